@@ -28,10 +28,10 @@ DOCUMENTED = {  # spec: path, lowest tier, parameters
 
 
 def test_endpoints_are_as_documented() -> None:
-    found = {endpoint.path: endpoint for endpoint in api.ENDPOINTS}
+    results = {endpoint.path: endpoint for endpoint in api.ENDPOINTS}
     for path, (tier, names) in DOCUMENTED.items():
-        assert (found[path].tier, " ".join(p.name for p in found[path].params)) == (tier, names)
-        assert found[path].table in tables.TABLES
+        assert (results[path].tier, " ".join(p.name for p in results[path].params)) == (tier, names)
+        assert results[path].table in tables.TABLES
 
 
 def test_equivalent_arguments_give_one_request() -> None:

@@ -96,10 +96,10 @@ def test_unlisted_contract_has_its_last_known_state(tmp_path: Path) -> None:
         archive.append("instruments", changed(archive, frame))
     assert len(archive.read("instruments")) == 5
     dd.connect(str(tmp_path / "made"))
-    found = dd.instruments().set_index("symbol")
-    assert found["is_active"].to_dict() == {"BTC": True, "ETH": True, "OLD": False}
-    assert found["step"].to_dict() == {"BTC": 0.1, "ETH": 0.01, "OLD": 0.1}
-    assert found.loc["OLD", "delisted"] == pd.Timestamp("2026-06-01T11:00Z")
+    result = dd.instruments().set_index("symbol")
+    assert result["is_active"].to_dict() == {"BTC": True, "ETH": True, "OLD": False}
+    assert result["step"].to_dict() == {"BTC": 0.1, "ETH": 0.01, "OLD": 0.1}
+    assert result.loc["OLD", "delisted"] == pd.Timestamp("2026-06-01T11:00Z")
     assert dd.instruments("OLD", venues="okx")["instrument_name"].tolist() == ["OLD-USDT-SWAP"]
     with pytest.warns(dd.errors.DataNotice, match="no contract of these symbols and venues"):
         assert dd.instruments("NEW").empty

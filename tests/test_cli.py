@@ -54,10 +54,10 @@ def test_failed_command_prints_one_line_and_exits_1(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 1
-    said = capsys.readouterr().err
-    assert message in said
-    assert len(said.strip().splitlines()) == 1
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert message in output
+    assert len(output.strip().splitlines()) == 1
+    assert "Traceback" not in output
 
 
 def test_interrupted_command_exits_130(
@@ -90,9 +90,9 @@ def test_debug_option_prints_the_traceback(arguments: list[str]) -> None:
 @pytest.mark.parametrize("path", ["no\nsuch\rfile", "\x1b[31mred", "an\udcffother", "na\u2028me"])
 def test_control_characters_are_printed_escaped(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bundle", "verify", path]) == 1
-    said = capsys.readouterr().err.removesuffix("\n")
-    assert said.isprintable()
-    assert f"derivdata bundle: {ascii(path)[1:-1]}: file not found" in said
+    output = capsys.readouterr().err.removesuffix("\n")
+    assert output.isprintable()
+    assert f"derivdata bundle: {ascii(path)[1:-1]}: file not found" in output
 
 
 def test_output_is_printed_in_a_terminal_without_unicode(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_output_is_printed_in_a_terminal_without_unicode(tmp_path: Path) -> None
     with dd.record(recorded):
         dd.funding.metadata()
     kept = recorded.rename(tmp_path / name)
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "derivdata", "bundle", "verify", str(kept)],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
@@ -111,7 +111,7 @@ def test_output_is_printed_in_a_terminal_without_unicode(tmp_path: Path) -> None
         check=True,
     )
     printed = name.encode("ascii", "backslashreplace").decode()
-    assert told.stdout.endswith(f"{printed}: 1 responses, all hashes match\n")
+    assert result.stdout.endswith(f"{printed}: 1 responses, all hashes match\n")
 
 
 def test_import_prints_counts_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,8 +122,8 @@ def test_import_prints_counts_of_rows(tmp_path: Path, capsys: pytest.CaptureFixt
     for constant in ("symbol=BTC", "exchange=binance", "interval_hours=8", "kind=settled"):
         arguments += ["--set", constant]
     assert main(arguments) == 0
-    said = capsys.readouterr().out
-    assert "3 rows read, 2 written, 0 already there, 1 rejected; the first: rates.csv" in said
+    output = capsys.readouterr().out
+    assert "3 rows read, 2 written, 0 already there, 1 rejected; the first: rates.csv" in output
     dd.connect(str(tmp_path / "mine"))
     frame = dd.funding.settlements("BTC", "2024-01-01", "2024-01-02")
     assert frame["rate_bps_8h"].tolist() == [1.0, 2.0]
@@ -151,9 +151,9 @@ def test_report_is_reproduced_from_its_bundle(
     assert main(["bundle", "verify", str(kept)]) == 0
     assert "all hashes match" in capsys.readouterr().out
     assert main(["bundle", "info", str(kept)]) == 0
-    said = capsys.readouterr().out
-    assert "source: sample (synthetic)" in said
-    assert "/funding/historical?" in said
+    output = capsys.readouterr().out
+    assert "source: sample (synthetic)" in output
+    assert "/funding/historical?" in output
     assert main(["report", str(kept), "--symbols", "BTC", "--out", str(two)]) == 1
     assert "symbol=BTC" in capsys.readouterr().err, "what was not recorded is named"
 

@@ -166,9 +166,9 @@ def test_unpublishable_notebook_content_is_named_with_its_cell(
     path = notebook(tmp_path, *GOOD, ("code", source, printed or "done"))
     assert [(p.cell, p.kind) for p in check_notebook(path)] == [(4, kind)]
     assert main(["notebook", "check", str(path)]) == 1
-    said = capsys.readouterr().out
-    assert said.startswith(f"{path}: cell 4: {kind}: ")
-    assert "abc123" not in said
+    output = capsys.readouterr().out
+    assert output.startswith(f"{path}: cell 4: {kind}: ")
+    assert "abc123" not in output
 
 
 def test_notebook_check_finds_open_windows_and_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,8 @@ WINDOW = ("2026-06-01", "2026-06-02")
 )
 def test_a_history_by_coin_has_all_contracts_of_the_coin(archive: None, fetch: Any) -> None:
     more = {} if fetch is dd.funding.settlements else {"resolution": "8h"}
-    found = fetch("PEPE", *WINDOW, by="coin", **more)
-    assert sorted(set(found["symbol"].astype(str))) == ["1000PEPE", "PEPE", "kPEPE"]
+    result = fetch("PEPE", *WINDOW, by="coin", **more)
+    assert sorted(set(result["symbol"].astype(str))) == ["1000PEPE", "PEPE", "kPEPE"]
     assert sorted(set(fetch("kPEPE", *WINDOW, by="coin", **more)["symbol"].astype(str))) == [
         "1000PEPE",
         "PEPE",
@@ -58,8 +58,8 @@ def test_a_history_by_coin_has_all_contracts_of_the_coin(archive: None, fetch: A
     ]
     assert sorted(set(fetch("MATIC", *WINDOW, by="coin", **more)["symbol"].astype(str))) == ["MATIC", "POL"]
     with pytest.warns(DataNotice, match="PEPE is also traded as 1000PEPE, kPEPE"):
-        found = fetch("PEPE", *WINDOW, **more)
-    assert set(found["symbol"].astype(str)) == {"PEPE"}
+        result = fetch("PEPE", *WINDOW, **more)
+    assert set(result["symbol"].astype(str)) == {"PEPE"}
     with pytest.warns(DataNotice, match="POL is also traded as MATIC"):
         fetch("POL", *WINDOW, **more)
     with warnings.catch_warnings():
@@ -95,7 +95,10 @@ def test_open_interest_of_a_coin_is_the_sum_over_the_contracts_of_a_body() -> No
     rows = [row("BTCUSDT", "1000000"), row("BTCPERP", "500000"), row("1000PEPEUSDT", "2000000")]
     body = {"retCode": 0, "result": {"category": "linear", "list": rows}, "time": 1772438400000}
     request = "/v5/market/tickers?category=linear"
-    found = dd.venues.read("bybit", request, json.dumps(body), by="coin")["oi_history"]
-    assert dict(zip(found["symbol"].astype(str), found["oi_usd"], strict=True)) == {"BTC": 1.5e6, "PEPE": 2e6}
+    result = dd.venues.read("bybit", request, json.dumps(body), by="coin")["oi_history"]
+    assert dict(zip(result["symbol"].astype(str), result["oi_usd"], strict=True)) == {
+        "BTC": 1.5e6,
+        "PEPE": 2e6,
+    }
     one = dd.venues.read("bybit", request, json.dumps(body))["oi_history"]
     assert dict(zip(one["symbol"].astype(str), one["oi_usd"], strict=True)) == {"BTC": 1e6, "1000PEPE": 2e6}

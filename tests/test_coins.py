@@ -141,18 +141,18 @@ def _renamed_rates(rows: list[tuple[str, str, str, float]]) -> pd.DataFrame:
 def test_a_renamed_ticker_is_one_series_whenever_a_venue_renamed_it(old: str, new: str) -> None:
     rows = [(old, "okx", "2024-01-01", 1.0), (new, "okx", "2025-06-01", 2.0)]
     rows += [(old, "late", "2025-06-01", 3.0), (new, "late", "2026-01-01", 4.0)]
-    found = dd.panel(_renamed_rates(rows), by="coin").sel(symbol=new)
+    result = dd.panel(_renamed_rates(rows), by="coin").sel(symbol=new)
     nan = float("nan")
-    np.testing.assert_array_equal(found.sel(exchange="okx"), [1.0, 2.0, nan])
-    np.testing.assert_array_equal(found.sel(exchange="late"), [nan, 3.0, 4.0])
+    np.testing.assert_array_equal(result.sel(exchange="okx"), [1.0, 2.0, nan])
+    np.testing.assert_array_equal(result.sel(exchange="late"), [nan, 3.0, 4.0])
 
 
 def test_renamed_contract_precedes_the_old_one_on_the_same_venue() -> None:
     rows = [("MATIC", "okx", "2024-09-09", 1.0), ("MATIC", "okx", "2024-09-10", 9.0)]
     rows += [("POL", "okx", "2024-09-10", 2.0)]
     with pytest.warns(dd.errors.DataNotice, match="1 rows of MATIC are omitted"):
-        found = dd.panel(_renamed_rates(rows), by="coin")
-    assert found.values.tolist() == [[[1.0, 2.0]]]
+        result = dd.panel(_renamed_rates(rows), by="coin")
+    assert result.values.tolist() == [[[1.0, 2.0]]]
     held = _daily("oi_history", "oi_usd", rows, resolution="1d")
     assert dd.panel(held, by="coin").values.tolist() == [[[1.0, 11.0]]]
 
@@ -162,9 +162,9 @@ def test_a_reused_ticker_is_two_series() -> None:
     rows = [("LIT", "okx", "2024-01-01", 1.0), ("HEI", "okx", "2025-06-01", 2.0)]
     rows += [("LIT", "okx", "2026-02-01", 3.0), ("LUNA", "okx", "2022-05-01", 4.0)]
     rows += [("LUNA", "okx", "2022-06-01", 5.0), ("1000LUNC", "okx", "2022-06-01", 6.0)]
-    found = dd.panel(_renamed_rates(rows), by="coin").isel(exchange=0)
+    result = dd.panel(_renamed_rates(rows), by="coin").isel(exchange=0)
     series = {
-        symbol: found.sel(symbol=symbol).dropna("time").values.tolist() for symbol in found["symbol"].values
+        symbol: result.sel(symbol=symbol).dropna("time").values.tolist() for symbol in result["symbol"].values
     }
     assert series == {"HEI": [1.0, 2.0], "LIT": [3.0], "LUNA": [5.0], "LUNC": [4.0, 6.0]}
     plain = dd.panel(_renamed_rates(rows)).sel(symbol="LIT")

@@ -69,10 +69,10 @@ def test_dataset_is_fetched_once_and_read_as_a_table(files: Path) -> None:
     assert frame["rate_bps_8h"].tolist() == pytest.approx([-1.2359, 2.0], abs=1e-12)
     assert frame["time"].tolist() == list(pd.to_datetime(["2020-01-01T00:00Z", "2020-01-01T08:00Z"]))
     assert frame["symbol"].tolist() == ["BTC", "BTC"]
-    said = dd.provenance(frame)
-    assert (said["source"], said["synthetic"]) == ("made", False)
-    assert said["notices"] == ["all are called settled"]
-    assert said["attribution"] == "data: https://example.org/made; licence: MIT"
+    provenance = dd.provenance(frame)
+    assert (provenance["source"], provenance["synthetic"]) == ("made", False)
+    assert provenance["notices"] == ["all are called settled"]
+    assert provenance["attribution"] == "data: https://example.org/made; licence: MIT"
     (files / "x" / "made.csv").unlink()
     pd.testing.assert_frame_equal(dd.datasets.load("made"), frame)
 

@@ -44,5 +44,5 @@ def test_threads_decode_a_new_struct_concurrently() -> None:
 def test_no_function_passes_a_struct_to_json_decode() -> None:
     """At the top of a module it may: one thread imports it."""
     called = re.compile(r"(?m)^ .*msgspec\.(json\.decode|convert)\((.*\n? .*)\btype=")
-    found = sorted(path.name for path in PACKAGE.rglob("*.py") if called.search(path.read_text("utf-8")))
-    assert found == ["venue_responses.py"]  # list[msgspec.Raw]: no struct
+    result = sorted(path.name for path in PACKAGE.rglob("*.py") if called.search(path.read_text("utf-8")))
+    assert result == ["venue_responses.py"]  # list[msgspec.Raw]: no struct

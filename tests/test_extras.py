@@ -40,23 +40,23 @@ def names(texts: list[str]) -> set[str]:
 
 def distributions(modules: set[str]) -> set[str]:
     """Return the distributions that provide these modules, except Python's and this library's."""
-    found = packages_distributions()
+    result = packages_distributions()
     tops = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"derivdata"}
-    return {canonicalize_name(found[top][0]) if top in found else top for top in tops}
+    return {canonicalize_name(result[top][0]) if top in result else top for top in tops}
 
 
 def imported(tree: ast.AST) -> set[str]:
     """Return modules that a file imports by a statement, except for type checkers."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module)
-        found |= imported(node)
-    return found
+            result.add(node.module)
+        result |= imported(node)
+    return result
 
 
 def extras_imported() -> dict[str, str]:

@@ -116,8 +116,8 @@ def test_a_value_that_is_older_than_allowed_is_missing(tmp_path: Path) -> None:
         ("1h", [1000.0, 1100.0, 1200.0, 1200.0, nan, nan, nan, 1700.0]),
     ):
         with few_rows():
-            found = dd.features("BTC", "2026-06-01", "price", end="2026-06-01T08:00", max_age=age)
-        np.testing.assert_array_equal(found["price"].values, [[expected]])
+            result = dd.features("BTC", "2026-06-01", "price", end="2026-06-01T08:00", max_age=age)
+        np.testing.assert_array_equal(result["price"].values, [[expected]])
 
 
 @pytest.mark.parametrize(

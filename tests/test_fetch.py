@@ -231,13 +231,13 @@ def test_fetcher_returns_its_table(
     table = dd.tables.TABLES[TABLES_OF.get((family, name), f"{family}_{name}")]
     pd.testing.assert_frame_equal(frame, table.conform(frame))
     values = {key.split()[1]: row for key, row in VALUES.items() if key.startswith(f"{family}.{name} ")}
-    found = frame[[*values]].astype(object).where(frame[[*values]].notna(), None)
-    assert found.to_dict("list") == values
-    said = dd.provenance(frame)
-    assert said["source"] == "api.derivdata.example"
-    assert said["synthetic"] is False
-    assert len(said["requests"]) == 1
-    assert len(said["requests"][0]["sha256"]) == 64
+    result = frame[[*values]].astype(object).where(frame[[*values]].notna(), None)
+    assert result.to_dict("list") == values
+    provenance = dd.provenance(frame)
+    assert provenance["source"] == "api.derivdata.example"
+    assert provenance["synthetic"] is False
+    assert len(provenance["requests"]) == 1
+    assert len(provenance["requests"][0]["sha256"]) == 64
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,8 @@ def test_snapshot_equals_a_loop_over_pairs(body: dict[str, Any]) -> None:
         warnings.simplefilter("ignore", DataNotice)  # the responses' own time is years before their Date
         frame = dd.funding.snapshot()
     columns = ["symbol", "exchange", "rate_bps_8h", "rate_native", "interval_hours", "oi_rank"]
-    found = frame[columns].astype(object).where(frame[columns].notna(), None)
-    assert list(found.itertuples(index=False, name=None)) == by_pair(body)
+    result = frame[columns].astype(object).where(frame[columns].notna(), None)
+    assert list(result.itertuples(index=False, name=None)) == by_pair(body)
     assert set(zip(frame["time"], frame["kind"], strict=True)) <= {
         (pd.Timestamp("2026-01-01", tz="UTC"), "sampled")
     }
@@ -148,8 +148,8 @@ def test_venues_keep_their_own_times() -> None:
     series = {v: [point(place, 1.5, "both") for place in places] for v, places in hours.items()}
     frame = history(series)
     for name, places in hours.items():
-        found = frame.loc[frame["exchange"] == name, "time"]
-        assert found.dt.strftime("%H:%M").tolist() == [f"{p // 2:02d}:{p % 2 * 30:02d}" for p in places]
+        result = frame.loc[frame["exchange"] == name, "time"]
+        assert result.dt.strftime("%H:%M").tolist() == [f"{p // 2:02d}:{p % 2 * 30:02d}" for p in places]
 
 
 @pytest.mark.parametrize(

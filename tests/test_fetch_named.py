@@ -151,8 +151,8 @@ def test_an_empty_list_gives_no_rows(by_dex: dict[str, Any], rows: list[tuple[st
     assert frame["part"].tolist() == ["answer", *["by_dex"] * len(rows)]
     assert "data" not in frame
     if rows:
-        found = frame[frame["part"] == "by_dex"]
-        assert list(zip(found["key"], found["oi_usd"], strict=True)) == rows
+        result = frame[frame["part"] == "by_dex"]
+        assert list(zip(result["key"], result["oi_usd"], strict=True)) == rows
 
 
 def test_notices_of_open_tables_are_given() -> None:

@@ -180,12 +180,12 @@ def test_no_data_notice_is_given_once_if_all_parts_are_empty() -> None:
 
     with (
         answering(lambda r: (200, body(dict(r.query))) if "historical" in r.path else (404, {})),
-        warnings.catch_warnings(record=True) as got,
+        warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
         frame = dd.funding.history(["BTC", "NOSUCH"], "20d", resolution="1m")
     assert set(frame["symbol"]) == {"BTC"}
-    messages = [str(w.message) for w in got if "are missing" not in str(w.message)]
+    messages = [str(w.message) for w in caught if "are missing" not in str(w.message)]
     assert [("NOSUCH" in text, "No data" in text) for text in messages] == [(True, True)]
 
 
@@ -231,9 +231,9 @@ def test_duplicate_instruments_are_treated_alike_in_snapshot_and_history() -> No
         surface = snapshot(points, "surface")
     with few_rows(), pytest.warns(DataNotice, match="1 instruments share"):
         history = surfaces({"2026-06-30T11:00:00Z": points}).isel(time=0)
-    for found in (surface, history):
-        assert found["iv"].sel(side="call").values.tolist() == [[0.6]]
-        assert found["underlying_price"].values.tolist() == [54.0], "median of 103 and 5"
+    for result in (surface, history):
+        assert result["iv"].sel(side="call").values.tolist() == [[0.6]]
+        assert result["underlying_price"].values.tolist() == [54.0], "median of 103 and 5"
     with (
         pytest.warns(DataNotice, match="1 options have"),
         pytest.raises(SchemaError, match="1 rows repeat a key"),

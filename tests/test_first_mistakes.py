@@ -94,9 +94,9 @@ def test_a_notebook_without_widgets_shows_no_bar(monkeypatch: pytest.MonkeyPatch
     items = [1, 2, 3]
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     assert progress(items, total=3, label="x") is items
-    found = types.ModuleType("ipywidgets")
-    found.__spec__ = importlib.machinery.ModuleSpec("ipywidgets", None)
-    monkeypatch.setitem(sys.modules, "ipywidgets", found)
+    result = types.ModuleType("ipywidgets")
+    result.__spec__ = importlib.machinery.ModuleSpec("ipywidgets", None)
+    monkeypatch.setitem(sys.modules, "ipywidgets", result)
     assert progress(items, total=3, label="x") is not items
 
 

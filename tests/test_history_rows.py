@@ -29,11 +29,11 @@ def test_runs_of_missing_steps_are_counted_per_series_in_any_order_of_rows() -> 
     series = np.array([1, 0, 1, 0, 1, 0, 1, 1])
     stamps = hours(5, 4, 2, 0, 3, 1, 4, 5).astype(np.int64)
     runs = grid_runs(series, stamps, 0, 6 * HOUR_US, HOUR_US)
-    found = [
+    results = [
         (int(code), start // HOUR_US, end // HOUR_US, int(rows), bool(head), bool(tail))
         for code, start, end, rows, head, tail in zip(*runs[:6], strict=True)
     ]
-    assert found == [(0, 2, 4, 2, False, False), (0, 5, 6, 1, False, True), (1, 0, 2, 2, True, False)]
+    assert results == [(0, 2, 4, 2, False, False), (0, 5, 6, 1, False, True), (1, 0, 2, 2, True, False)]
     assert runs.expected.tolist() == [6, 6]
 
 
@@ -94,8 +94,8 @@ def test_steps_have_units_and_a_grid() -> None:
 def test_intervals_that_payments_contradict(
     stamps: list[float], stated: list[float], wrong: list[int]
 ) -> None:
-    found = contradicted(series_of(stamps), hours(*stamps).astype(np.int64), np.array(stated, dtype=float))
-    assert np.flatnonzero(found.rows).tolist() == wrong
+    result = contradicted(series_of(stamps), hours(*stamps).astype(np.int64), np.array(stated, dtype=float))
+    assert np.flatnonzero(result.rows).tolist() == wrong
 
 
 @pytest.mark.parametrize("factor", [0.001, 0.0001, 8.0, 100.0, 10_000.0])

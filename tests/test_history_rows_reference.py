@@ -84,8 +84,8 @@ def test_runs_of_missing_rows(seed: int, is_shuffled: bool) -> None:
     order = rng.permutation(len(pairs)) if is_shuffled else np.arange(len(pairs))
     series, steps = np.array(pairs)[order].T
     runs = grid_runs(series, steps * HOUR_US, 0, _HOURS * HOUR_US, HOUR_US)
-    found = zip(runs.series.tolist(), (runs.start // HOUR_US).tolist(), runs.rows.tolist(), strict=True)
-    assert [*found] == _slow_runs({*pairs}, 3, 0, _HOURS)
+    result = zip(runs.series.tolist(), (runs.start // HOUR_US).tolist(), runs.rows.tolist(), strict=True)
+    assert [*result] == _slow_runs({*pairs}, 3, 0, _HOURS)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -139,9 +139,9 @@ def test_changes_of_rates(seed: int) -> None:
         if change is not None:
             expected.append((start + change[0], change[1], rates.size - change[0]))
     series = np.repeat(np.arange(len(every)), [rates.size for rates in every])
-    found = rate_changes(series, np.concatenate(every))
-    assert [(change.row, change.rows) for change in found] == [(row, rows) for row, _, rows in expected]
-    np.testing.assert_allclose([change.factor for change in found], [factor for _, factor, _ in expected])
+    result = rate_changes(series, np.concatenate(every))
+    assert [(change.row, change.rows) for change in result] == [(row, rows) for row, _, rows in expected]
+    np.testing.assert_allclose([change.factor for change in result], [factor for _, factor, _ in expected])
 
 
 def test_reference_check_detects_changes() -> None:

@@ -46,8 +46,8 @@ def test_provenance_of_all_is_kept_and_one_synthetic_table_makes_all_synthetic()
     }
     assert one.attrs["provenance"]["source"] == "mine", "what was given is not changed"
     one.attrs = {}
-    said = dd.provenance(dd.concat([two, one]))
-    assert (said["source"], said["synthetic"]) == ("sample, not stated", True)
+    provenance = dd.provenance(dd.concat([two, one]))
+    assert (provenance["source"], provenance["synthetic"]) == ("sample, not stated", True)
 
 
 def test_duplicate_rows_and_other_tables_raise() -> None:

@@ -144,10 +144,10 @@ NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 def compare(shown: str, stored: str) -> None:
     """Compare words exactly, and numbers to one of their last digit: fits differ from 1e-9 on by kernel."""
     assert NUMBER.sub("#", shown).split() == NUMBER.sub("#", stored).split()
-    for found, before in zip(NUMBER.findall(shown), NUMBER.findall(stored), strict=True):
+    for result, before in zip(NUMBER.findall(shown), NUMBER.findall(stored), strict=True):
         digits, _, exponent = before.partition("e")
         last = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
-        assert float(found) == pytest.approx(float(before), rel=0, abs=1.01 * last)
+        assert float(result) == pytest.approx(float(before), rel=0, abs=1.01 * last)
 
 
 def cells_of(notebook: Path) -> list[dict[str, Any]]:

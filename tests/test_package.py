@@ -51,7 +51,7 @@ def test_no_dynamic_code_execution() -> None:
     """The linter forbids exec, eval, shells and pickles; these are methods, options and other built-ins."""
     risky = re.compile(r"__import__\(|(?<!re\.)\bcompile\(|allow_pickle|\.to_pickle|\bbreakpoint\(")
     sources = [path.read_text(encoding="utf-8") for path in Path(dd.__file__).parent.rglob("*.py")]
-    assert [found for text in sources for found in risky.findall(text)] == []
+    assert [result for text in sources for result in risky.findall(text)] == []
 
 
 def test_family_is_a_documented_module_that_lists_its_functions() -> None:
@@ -89,13 +89,13 @@ def test_completion_shows_public_names_only() -> None:
 
 def _public(module: types.ModuleType, path: str) -> dict[int, str]:
     """Return the functions, classes and constants of a module and its submodules, each by one name."""
-    found: dict[int, str] = {}
+    results: dict[int, str] = {}
     for name in module.__all__:
         value = getattr(module, name)
         own = isinstance(value, types.ModuleType) and value.__name__.startswith("derivdata")
         inside = _public(value, f"{path}.{name}") if own else {id(value): f"{path}.{name}"}
-        found = inside | found
-    return found
+        results = inside | results
+    return results
 
 
 def test_number_of_public_names_is_limited() -> None:

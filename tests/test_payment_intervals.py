@@ -22,11 +22,11 @@ def assigned(
 ) -> list[float]:
     """Intervals of a series whose payments are some hours apart."""
     times = (np.cumsum([0, *gaps]) * HOUR).astype(np.int64)
-    told = np.full(len(times), np.nan)
+    result = np.full(len(times), np.nan)
     for place, hours in (stated or {}).items():
-        told[place] = hours
+        result[place] = hours
     series = np.zeros(len(times), dtype=np.int64)
-    return assign_intervals(series, times, told, np.full(len(times), listed)).hours.tolist()
+    return assign_intervals(series, times, result, np.full(len(times), listed)).hours.tolist()
 
 
 @pytest.mark.parametrize("hours", VALID_HOURS)
@@ -97,8 +97,8 @@ def test_series_do_not_affect_each_other() -> None:
 
 def test_runs_of_three_are_confirmed() -> None:
     equal = np.array([[0, 1, 1, 0, 1, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0, 0, 1, 1]], dtype=bool)
-    wanted = [[1, 1, 1, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0, 1, 1, 1]]
-    assert confirmed_runs(equal).astype(int).tolist() == wanted
+    expected = [[1, 1, 1, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0, 1, 1, 1]]
+    assert confirmed_runs(equal).astype(int).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ class Feed:
         self.asked.append(query)
         since = dt.datetime.fromtimestamp(int(query["since"]) / 1000, dt.UTC)
         limit = int(query["limit"])
-        found = [n for n in range(-600, 600) if since < self.stamp(n) <= self.now - self.late.get(n, NONE)]
-        sent = [self.event(n) for n in (found[:limit] if self.lacks == "newest" else found[-limit:])]
+        results = [n for n in range(-600, 600) if since < self.stamp(n) <= self.now - self.late.get(n, NONE)]
+        sent = [self.event(n) for n in (results[:limit] if self.lacks == "newest" else results[-limit:])]
         body = msgspec.json.decode(msgspec.json.encode({"events": sent}), type=into)
         return transport.DecodedResponse(body, self.now, request, "0" * 64, (), "feed", False)
 
@@ -158,12 +158,12 @@ def test_full_page_covers_only_the_time_between_its_orders(lacks: str) -> None:
             frame = dd.liquidations.events(since="300s", limit=50)
         whole = dd.liquidations.events(since="300s")
     assert {w.filename for w in caught} == {__file__}
-    said = dd.provenance(frame)
-    assert "has limit=50 rows" in said["notices"][0]
+    provenance = dd.provenance(frame)
+    assert "has limit=50 rows" in provenance["notices"][0]
     first, last = (times.iso(frame["time"].iloc[n]) for n in (0, -1))
-    assert said["coverage"]["observed"] == [[first, last]]
+    assert provenance["coverage"]["observed"] == [[first, last]]
     ends = [["2026-06-30T11:55:00Z", first], [last, "2026-06-30T12:00:00Z"]]
-    assert said["coverage"]["missed"] == [span for span in ends if span[0] < span[1]]
+    assert provenance["coverage"]["missed"] == [span for span in ends if span[0] < span[1]]
     assert dd.provenance(whole)["coverage"] == {
         "observed": [["2026-06-30T11:55:00Z", "2026-06-30T12:00:00Z"]],
         "missed": [],

@@ -58,12 +58,12 @@ def test_snapshots_of_39_venues_round_trip_as_history() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         week = dd.funding.history("BTC", "2026-08-09", "2026-08-16")
-    said = [str(notice.message) for notice in caught]
-    assert "txflow is constant at 0.383472 from 2026-08-10 17:00 on in 92 rows" in said[0], (
+    messages = [str(notice.message) for notice in caught]
+    assert "txflow is constant at 0.383472 from 2026-08-10 17:00 on in 92 rows" in messages[0], (
         "one venue stood still"
     )
     words = "all 39 series: rows begin at 2026-08-09 21:00; 21 of 168 rows of the 1 h grid are missing"
-    assert words in said[1]
+    assert words in messages[1]
     assert week["exchange"].nunique() == 39
     assert set(week["resolution"]) == {"1h"}
 
@@ -75,10 +75,10 @@ def test_open_interest_round_trips_to_the_cent() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         whole = dd.oi.history("BTC", "2025-03-08", "2026-03-08")
-    said = " ".join(str(warning.message) for warning in caught)
-    assert "rows begin at 2025-03-08 08:00; 8 of 8760 rows of the 1 h grid are missing" in said
-    assert "rows end at 2026-03-07 07:00; 16 of 8760 rows of the 1 h grid are missing" in said
-    assert "BTC hyperliquid: 18 of 8760 rows of the 1 h grid are missing" in said  # 8760 - 8718 - 8 - 16
+    message = " ".join(str(warning.message) for warning in caught)
+    assert "rows begin at 2025-03-08 08:00; 8 of 8760 rows of the 1 h grid are missing" in message
+    assert "rows end at 2026-03-07 07:00; 16 of 8760 rows of the 1 h grid are missing" in message
+    assert "BTC hyperliquid: 18 of 8760 rows of the 1 h grid are missing" in message  # 8760 - 8718 - 8 - 16
     assert len(whole) == 8718
     assert whole["oi_usd"].iloc[-1] == pytest.approx(1_706_639_341.00, abs=0.005)
     assert whole["time"].iloc[-1] == at("2026-03-07T07:00")

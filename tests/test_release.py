@@ -46,8 +46,8 @@ def test_author_and_address_are_the_same_everywhere() -> None:
     texts = [*ROOT.glob("*.*"), *(ROOT / "docs").glob("**/*.md"), *(ROOT / "paper").glob("*.md")]
     for path in texts:
         if path.suffix in (".md", ".cff", ".toml") and not {"reference", "gallery"} & set(path.parts):
-            found = re.findall(r"https://github\.com/\w+/derivdata", path.read_text(encoding="utf-8"))
-            assert set(found) <= {urls["Repository"]}, path
+            result = re.findall(r"https://github\.com/\w+/derivdata", path.read_text(encoding="utf-8"))
+            assert set(result) <= {urls["Repository"]}, path
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -86,8 +86,8 @@ def test_conda_recipe_has_the_dependencies_of_the_package() -> None:
     python, *others = loaded("conda/recipe.yaml")["requirements"]["run"]
     assert python == "python >=${{ python_min }}"
     assert f">={loaded('conda/recipe.yaml')['context']['python_min']}" == PROJECT["requires-python"]
-    found = {OF_CONDA.get(name, name): bound for name, bound in (other.split() for other in others)}
-    assert found == {r.name: str(r.specifier) for r in map(Requirement, PROJECT["dependencies"])}
+    results = {OF_CONDA.get(name, name): bound for name, bound in (other.split() for other in others)}
+    assert results == {r.name: str(r.specifier) for r in map(Requirement, PROJECT["dependencies"])}
 
 
 def test_every_configuration_names_files_that_exist() -> None:

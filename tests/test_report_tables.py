@@ -320,11 +320,11 @@ def test_the_curve_crosses_zero_between_two_holding_times() -> None:
 def test_section_states_the_contents_of_its_forecasts(prices: bool) -> None:
     rates = _spread_rates(3.0 + np.random.default_rng(5).standard_normal(1_080))
     marks = (100.0 + 0.01 * rates.panel.drop_vars("interval_hours")).assign_attrs(units="USD")
-    found = funding.forecast_carry(
+    result = funding.forecast_carry(
         rates.panel, hold="7d", fee_bps=2.0, prices=marks if prices else None
     ).isel(symbol=0, pair=0)
     section = Section("Carry")
-    carry._forecast_note(section, rates, [found], doubt="")
+    carry._forecast_note(section, rates, [result], doubt="")
     of = (
         "funding and prices: the change of the price difference between the legs is included."
         if prices
@@ -397,9 +397,9 @@ def test_venue_with_the_price_of_a_different_coin_is_named() -> None:
     """Of 100, 100 and 0.91 USD the last is named, with its factor; 100, 101 and 102 agree."""
     from derivdata.reports import about
 
-    said: list[str] = []
+    messages: list[str] = []
     section: Any = SimpleNamespace(
-        text=lambda words, kind="": said.append(words), finding=lambda kind, words: said.append(words)
+        text=lambda words, kind="": messages.append(words), finding=lambda kind, words: messages.append(words)
     )
     times = pd.date_range("2026-01-01", periods=3, freq="h", tz="UTC")
     for last in (0.91, 102.0):
@@ -412,9 +412,9 @@ def test_venue_with_the_price_of_a_different_coin_is_named() -> None:
         options = SimpleNamespace(symbols=("BTC",))
         data: Any = SimpleNamespace(report_options=options, prices=lambda symbol, table=table: table)
         about._prices(section, data)
-    assert "okx (× 0.0091)" in said[0]
-    assert "okx (× 0.0091)" in said[1]
-    assert said[2:] == ["Marks of BTC on 3 venues agree within 5 %."]
+    assert "okx (× 0.0091)" in messages[0]
+    assert "okx (× 0.0091)" in messages[1]
+    assert messages[2:] == ["Marks of BTC on 3 venues agree within 5 %."]
 
 
 @pytest.mark.parametrize(("count", "folded"), [(14, False), (15, True)])

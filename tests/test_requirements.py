@@ -24,16 +24,16 @@ def asked(name: str) -> list[Requirement]:
 
 def pins(text: str) -> list[Requirement]:
     """Contents of a lock: one version of each package, by hash; anything except comments is an error."""
-    found = []
+    results = []
     entries = "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))
     for entry in filter(str.strip, re.split(r"(?<!\\)\n", entries)):
         head, *hashes = entry.split(" \\\n")
         assert re.match(r"[A-Za-z0-9]", head), f"no package: {head}"
         assert hashes, head
         assert all(HASH.fullmatch(each) for each in hashes), f"no hash: {entry}"
-        found.append(Requirement(head))
-        assert re.fullmatch(r"==[^,*]+", str(found[-1].specifier)), f"not one version: {head}"
-    return found
+        results.append(Requirement(head))
+        assert re.fullmatch(r"==[^,*]+", str(results[-1].specifier)), f"not one version: {head}"
+    return results
 
 
 def on(machine: dict[str, str], lock: list[Requirement]) -> dict[str, str]:
@@ -46,16 +46,16 @@ def on(machine: dict[str, str], lock: list[Requirement]) -> dict[str, str]:
 
 def grouped(group: str) -> list[Requirement]:
     """Requirements of a dependency group, with included groups written out."""
-    found: list[Requirement] = []
+    results: list[Requirement] = []
     for entry in PROJECT["dependency-groups"][group]:
-        found += grouped(entry["include-group"]) if isinstance(entry, dict) else [Requirement(entry)]
-    return found
+        results += grouped(entry["include-group"]) if isinstance(entry, dict) else [Requirement(entry)]
+    return results
 
 
 def unmet(wanted: list[Requirement], locked: dict[str, str]) -> list[str]:
     """Requirements that are not locked, or at a wrong version."""
-    found = {str(r): locked.get(canonicalize_name(r.name)) for r in wanted}
-    return [f"{r} has {v}" for r, v in found.items() if v is None or v not in Requirement(r).specifier]
+    results = {str(r): locked.get(canonicalize_name(r.name)) for r in wanted}
+    return [f"{r} has {v}" for r, v in results.items() if v is None or v not in Requirement(r).specifier]
 
 
 MACHINES = (

@@ -195,9 +195,9 @@ def test_values_must_be_allowed_words_and_finite_numbers(change: Any, message: s
     "values", [[], [1.5], [1, -2.5, 10**300], [None, 2.0], [float("nan"), -0.0], [1.0, "2.5", None]]
 )
 def test_floats_are_parsed_like_numpy(values: list[Any]) -> None:
-    found, expected = floats(values), np.array(values, dtype=np.float64)
-    assert found.tobytes() == expected.tobytes()
-    assert found.flags.writeable
+    result, expected = floats(values), np.array(values, dtype=np.float64)
+    assert result.tobytes() == expected.tobytes()
+    assert result.flags.writeable
 
 
 @pytest.mark.parametrize("value", ["x", object(), 10**400])

@@ -113,8 +113,8 @@ def test_another_size_is_found() -> None:
 
 def test_repeated_rows_are_found_next_to_venues_that_move() -> None:
     padded = walk(5)[np.arange(ROWS) // 4 * 4]
-    found = repeated_steps(*(joined(walk(6), padded)[place] for place in (0, 1, 3)))
-    assert [(run.row, run.factor) for run in found] == [(ROWS, 4.0)]
+    result = repeated_steps(*(joined(walk(6), padded)[place] for place in (0, 1, 3)))
+    assert [(run.row, run.factor) for run in result] == [(ROWS, 4.0)]
     assert repeated_steps(*(joined(padded, padded)[place] for place in (0, 1, 3))) == []
 
 
@@ -193,7 +193,7 @@ def test_recorded_payments_have_none_of_the_patterns() -> None:
         market = np.zeros_like(series)
         times = window["time"].astype("datetime64[us]").astype("int64").to_numpy()
         rates = window["rate"].to_numpy()
-        found = [
+        results = [
             repeated_blocks(series, rates),
             straight_runs(series, rates),
             rising_series(series, rates),
@@ -205,4 +205,4 @@ def test_recorded_payments_have_none_of_the_patterns() -> None:
                 if other_interest(rates[series == code], np.concatenate([UNITS, OF_EIGHT_HOURS])) is not None
             ],
         ]
-        assert found == [[]] * len(found), start
+        assert results == [[]] * len(results), start

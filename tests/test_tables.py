@@ -40,8 +40,8 @@ def test_columns_agree_with_their_suffix_and_the_tables() -> None:
     ] == []
     for name, table in tables.TABLES.items():
         kinds = table.columns["kind"].allowed if "kind" in table.columns else ()
-        wanted = name.startswith("funding_") and name not in ("funding_metadata", "funding_rates")
-        assert (kinds == ("sampled", "settled")) == wanted
+        expected = name.startswith("funding_") and name not in ("funding_metadata", "funding_rates")
+        assert (kinds == ("sampled", "settled")) == expected
     sides = {table.columns["side"].allowed for table in tables.TABLES.values() if "side" in table.columns}
     assert sides == {("long", "short"), ("call", "put"), ("bid", "ask")}
     used = {name for table in tables.TABLES.values() for name in table.columns}
@@ -197,11 +197,11 @@ def _listed(seed: int) -> pd.DataFrame:
 def _unstacked(chain: pd.DataFrame) -> xr.Dataset:
     """Return the surface's values as pandas and xarray arrange them."""
     plain = chain.assign(expiry=chain["expiry"].dt.tz_localize(None), side=chain["side"].astype(object))
-    found = plain.assign(observed=True).set_index(["expiry", "strike", "side"]).to_xarray()
+    result = plain.assign(observed=True).set_index(["expiry", "strike", "side"]).to_xarray()
     with xr.set_options(use_numbagg=False, use_bottleneck=False):  # numpy's median, whatever is installed
-        prices = found["underlying_price"].median(["strike", "side"])
-    figures = found[["iv", "delta", "gamma", "vega", "theta", "open_interest"]]
-    return figures.assign(observed=found["observed"].notnull(), underlying_price=prices)
+        prices = result["underlying_price"].median(["strike", "side"])
+    figures = result[["iv", "delta", "gamma", "vega", "theta", "open_interest"]]
+    return figures.assign(observed=result["observed"].notnull(), underlying_price=prices)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -269,9 +269,9 @@ def test_a_history_keeps_the_larger_open_interest_and_the_median_of_prices() -> 
         }
     )
     held.attrs["provenance"] = {"source": "test"}
-    with pytest.warns(DataNotice, match="1 instruments share expiry, strike and side") as told:
+    with pytest.warns(DataNotice, match="1 instruments share expiry, strike and side") as messages:
         history = tables.surface(held)
-    assert told[0].filename == __file__, "the warning points at the user's line"
+    assert messages[0].filename == __file__, "the warning points at the user's line"
     place = {"expiry": "2026-07-03T08:00", "strike": 1e5, "side": "call", "time": "2026-06-30T12:00"}
     assert history["iv"].sel(place).item() == 0.6
     assert history["underlying_price"].values.tolist() == [[102.0]], "of 101, 102 and 106"

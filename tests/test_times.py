@@ -157,7 +157,7 @@ def test_resolutions_are_durations_except_raw() -> None:
 )
 def test_microseconds_of_lists_equal_single_conversion(texts: list[str | None]) -> None:
     expected = [times.timestamp(text).asm8.view("i8") if text else pd.NaT.value for text in texts]
-    found = times.micros(texts)
-    assert found.tolist() == expected
-    assert found.flags.writeable
+    result = times.micros(texts)
+    assert result.tolist() == expected
+    assert result.flags.writeable
     assert times.parse(texts).asi8.tolist() == expected

@@ -97,13 +97,13 @@ def test_pyright_sees_signatures_and_refuses_mistakes(script: Path) -> None:
     bundled = {"PYRIGHT_PYTHON_GLOBAL_NODE": "0", "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
     command = ["pyright", "--outputjson", "--pythonpath", sys.executable, str(script)]
     said = run(command, script.parent, os.environ | offline | bundled)
-    found = [
+    results = [
         (d["range"]["start"]["line"] + 1, d["severity"], d["message"])
         for d in json.loads(said)["generalDiagnostics"]
     ]
-    messages = {line: text for line, kind, text in found if kind == "information"}
+    messages = {line: text for line, kind, text in results if kind == "information"}
     assert messages[3].endswith('-> DataFrame"')
-    compare(messages, {line for line, kind, _ in found if kind == "error"}, REFUSED_KINDS_OF_DATA)
+    compare(messages, {line for line, kind, _ in results if kind == "error"}, REFUSED_KINDS_OF_DATA)
 
 
 def test_mypy_sees_signatures_and_refuses_mistakes(script: Path) -> None:

@@ -69,8 +69,8 @@ def _panel(unit: str) -> xr.DataArray:
 def test_converted_array_states_its_new_unit(old, new, keep):
     hours = {} if {old, new} == {"bps_8h", "apr"} else {"hours": 8.0}
     with xr.set_options(keep_attrs=keep):
-        found = units.convert(_panel(old), old, new, **hours)
-    assert (found.name, attrs_of(found)) == (_panel(new).name, _panel(new).attrs)
+        result = units.convert(_panel(old), old, new, **hours)
+    assert (result.name, attrs_of(result)) == (_panel(new).name, _panel(new).attrs)
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["keep_attrs", "drop_attrs"])

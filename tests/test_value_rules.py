@@ -145,8 +145,8 @@ def test_marks_in_dollars_are_compared_with_parity() -> None:
     other_calls(body)
     for row in body["instruments"]:
         del row["mark_coin"]
-    said = " ".join(notices(body, lambda: dd.options.snapshot("BTC", "deribit")))
-    assert "call minus put of 2026-06-05 differs" in said
+    message = " ".join(notices(body, lambda: dd.options.snapshot("BTC", "deribit")))
+    assert "call minus put of 2026-06-05 differs" in message
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -213,8 +213,8 @@ def futures(*, shift: int = 0, is_copied: bool = False) -> Body:
     ],
 )
 def test_marks_of_futures_move_with_their_index(body: Body, text: str) -> None:
-    said = notices(body, lambda: dd.futures.history("BTC", *WINDOW, resolution="1h", venues=["binance"]))
-    assert (text in " ".join(said)) if text else said == []
+    messages = notices(body, lambda: dd.futures.history("BTC", *WINDOW, resolution="1h", venues=["binance"]))
+    assert (text in " ".join(messages)) if text else messages == []
 
 
 @pytest.mark.parametrize(
@@ -235,10 +235,10 @@ def test_rates_of_large_coins_are_small_and_rarely_zero(rates: np.ndarray, text:
         for stamp, rate in zip(stamps, rates, strict=True)
     ]
     body = {"symbol": "BTC", "unit": "bps_8h", "resolution": "1h", "series": {"okx": rows}}
-    said = notices(
+    messages = notices(
         body, lambda: dd.funding.history("BTC", "2026-05-30", "2026-06-04", resolution="1h", venues=["okx"])
     )
-    assert (text in " ".join(said)) if text else said == []
+    assert (text in " ".join(messages)) if text else messages == []
 
 
 @pytest.mark.parametrize(("venue", "count"), [("okx", 1), ("risex", 0)])
@@ -251,8 +251,8 @@ def test_only_volumes_of_large_venues_do_not_multiply(venue: str, count: int) ->
         for stamp, volume in zip(STAMPS, volumes, strict=True)
     ]
     body = {"symbol": "BTC", "unit": "usd", "resolution": "1h", "data": rows}
-    said = notices(body, lambda: dd.volume.history("BTC", *WINDOW, resolution="1h", venues=[venue]))
-    assert len([text for text in said if "as in the other rows" in text]) == count
+    messages = notices(body, lambda: dd.volume.history("BTC", *WINDOW, resolution="1h", venues=[venue]))
+    assert len([text for text in messages if "as in the other rows" in text]) == count
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.1])
@@ -270,6 +270,8 @@ def test_wicks_are_near_the_candle(factor: float) -> None:
         for place, (stamp, value) in enumerate(zip(STAMPS, close, strict=True))
     ]
     body = {"success": True, "coin": "xyz:TSLA", "interval": "1h", "data": rows}
-    said = notices(body, lambda: dd.hip3.candles("xyz:TSLA", *WINDOW))
-    assert [text for text in said if "low differs from open and close by over 5 times" in text] == said
-    assert len(said) == (factor < 1.0)
+    messages = notices(body, lambda: dd.hip3.candles("xyz:TSLA", *WINDOW))
+    assert [
+        text for text in messages if "low differs from open and close by over 5 times" in text
+    ] == messages
+    assert len(messages) == (factor < 1.0)

@@ -200,7 +200,7 @@ def raised(report: pd.DataFrame, clean: pd.DataFrame, column: str) -> pd.Series:
 def recall(fault: str, table: pd.DataFrame, clean: pd.DataFrame, tries: int = _TRIES) -> float:
     """Share of the faults put into each of the five series that show in their columns."""
     put, columns = FAULTS[fault]
-    found = []
+    results = []
     for number, (symbol, venue) in enumerate(SERIES):
         chosen = (table["symbol"] == symbol) & (table["exchange"] == venue)
         others = table[((table["symbol"] == symbol) | (table["exchange"] == venue)) & ~chosen]
@@ -209,8 +209,8 @@ def recall(fault: str, table: pd.DataFrame, clean: pd.DataFrame, tries: int = _T
             faulty = pd.concat([others, put(table[chosen], rng)], ignore_index=True)
             report = examined(faulty, table)
             row = report.loc[[(symbol, venue)]]
-            found.append(any(raised(row, clean.loc[row.index], column).item() for column in columns))
-    return float(np.mean(found))
+            results.append(any(raised(row, clean.loc[row.index], column).item() for column in columns))
+    return float(np.mean(results))
 
 
 def false_alarms(clean: pd.DataFrame) -> float:

@@ -57,13 +57,13 @@ def best_of_starts(k: Floats, iv: Floats, t: float) -> Floats:
         start = np.clip(
             [floor, right, left, centre + half * m, np.log(half * sigma)], low + 1e-6, high - 1e-6
         )
-        found = least_squares(
+        result = least_squares(
             lambda p: vol_residuals(k, iv, t, unpack(p)),
             start,
             bounds=(low, high),
             x_scale=np.array([w.mean(), w.mean() / half, w.mean() / half, half, 1.0]),
             max_nfev=400,
         )
-        if found.cost < best[1]:
-            best = unpack(found.x), found.cost
+        if result.cost < best[1]:
+            best = unpack(result.x), result.cost
     return best[0]

@@ -24,16 +24,16 @@ SAMPLED = panel(
 
 
 def test_aligned_rows_are_the_newest_available_at_each_time() -> None:
-    found = align.align(SAMPLED, "1h")
-    hours = found["time"].dt.hour.values.tolist()
+    result = align.align(SAMPLED, "1h")
+    hours = result["time"].dt.hour.values.tolist()
     assert hours == [1, 2, 3, 4, 5, 6]
-    value = found["value"].sel(exchange="a").values
+    value = result["value"].sel(exchange="a").values
     np.testing.assert_array_equal(value, [1.0, 2.0, 3.0, 3.0, np.nan, np.nan])
-    staleness = found["staleness"].sel(exchange="a").values
+    staleness = result["staleness"].sel(exchange="a").values
     np.testing.assert_allclose(staleness[:4], [50 / 60, 50 / 60, 50 / 60, 110 / 60])
     assert np.isnan(staleness[4:]).all()
-    assert attrs_of(found["value"]) == SAMPLED.attrs
-    assert found["time"].dtype == "datetime64[us]"
+    assert attrs_of(result["value"]) == SAMPLED.attrs
+    assert result["time"].dtype == "datetime64[us]"
     grid = pd.DatetimeIndex(["2026-01-01T01:10", "2026-01-01T02:09"])
     assert align.align(SAMPLED, grid, tolerance="0h")["value"].values.tolist() == [
         [2.0, pytest.approx(np.nan, nan_ok=True)]
@@ -117,6 +117,6 @@ def test_joined_table_has_the_provenance_of_both() -> None:
     assert attrs_of(align.asof_join(left, right, tolerance="1h")) == {}
     left.attrs["provenance"] = {"source": "archive", "synthetic": False, "requests": [{"path": "/funding"}]}
     right.attrs["provenance"] = {"source": "sample", "synthetic": True, "requests": [{"path": "/oi"}]}
-    said = provenance(align.asof_join(left, right, tolerance="1h"))
-    assert (said["source"], said["synthetic"]) == ("archive, sample", True)
-    assert [request["path"] for request in said["requests"]] == ["/funding", "/oi"]
+    stated = provenance(align.asof_join(left, right, tolerance="1h"))
+    assert (stated["source"], stated["synthetic"]) == ("archive, sample", True)
+    assert [request["path"] for request in stated["requests"]] == ["/funding", "/oi"]

@@ -199,10 +199,10 @@ def test_backtest_equals_a_plain_loop_to_the_cent(kind: str, seed: int) -> None:
         liquidation=30.0,
         limit=2.0 * hours,
     )
-    wanted = oracle.threshold(
+    expected = oracle.threshold(
         rates.tolist(), 8.0, numbers.settled, hours, 2.0, 0.5, 1.5 if seed > 1 else math.inf, numbers.limit
     )
-    path, closed = oracle.backtest(rates.tolist(), 8.0, prices.tolist(), numbers, wanted)
+    path, closed = oracle.backtest(rates.tolist(), 8.0, prices.tolist(), numbers, expected)
     result = backtest.carry(
         panel(rates, kind=kind, hours=hours),
         backtest.SpreadThreshold(2.0, 0.5, 1.5 if seed > 1 else math.inf),
@@ -517,7 +517,7 @@ def test_deflated_sharpe_ratio_equals_published_example(
     trials: int, skewness: float, kurtosis: float, chance: float
 ) -> None:
     """The Deflated Sharpe Ratio (2014), its example: 2.5 a year, 1,250 days, variance 1/2 a year."""
-    found = deflated_sharpe_ratio(
+    result = deflated_sharpe_ratio(
         2.5 / math.sqrt(250),
         trials=trials,
         variance=0.5 / 250,
@@ -525,7 +525,7 @@ def test_deflated_sharpe_ratio_equals_published_example(
         skewness=skewness,
         kurtosis=kurtosis,
     )
-    assert found == pytest.approx(chance, abs=6e-5)
+    assert result == pytest.approx(chance, abs=6e-5)
 
 
 def test_long_run_variance_of_ar1_and_alternating_series() -> None:
@@ -570,11 +570,11 @@ def test_documented_out_of_sample_results_are_reproduced() -> None:
     chosen = next(iter(tables.values())).attrs["best"]
     assert chosen == "from 2 bps on the mean of 3 days, hold 3 days"
     rows = [table.set_index("rule").loc[chosen] for table in tables.values()]
-    found = [
+    results = [
         [round(100 * row["apr"], 1), round(row["sharpe"], 1), round(100 * row["max_drawdown"], 1)]
         for row in rows
     ]
-    assert found == [[29.8, 8.1, 1.6], [0.9, 1.5, 0.6], [6.3, 7.9, 0.3]]
+    assert results == [[29.8, 8.1, 1.6], [0.9, 1.5, 0.6], [6.3, 7.9, 0.3]]
     assert [row["trades"] for row in rows] == [67, 13, 13]
     assert all(table.attrs["best"] != chosen for table in list(tables.values())[1:])
 
@@ -628,14 +628,14 @@ def test_synthetic_prices_next_to_recorded_rates_are_reported() -> None:
     own, depth = said(rates, "archive"), said(books(1e6, 1e6), "sample")
     marks = said(panel(np.full((1, 2, 6), 100.0), unit="USD"), "sample")
     alone, priced = backtest.carry(own, rule, costs), backtest.carry(own, rule, costs, prices=marks)
-    for found in (
+    for result in (
         priced,
         backtest.carry(own, rule, costs, depth=depth),
         backtest.trades(priced),
         backtest.capacity(alone, depth),
         backtest.sweep(own, {"one": rule}, costs, prices=marks),
     ):
-        about = dd.provenance(found)
+        about = dd.provenance(result)
         assert (about["source"], about["synthetic"]) == ("archive, sample", True)
     assert (alone.attrs["kind"], dd.provenance(alone)["source"]) == ("settled", "archive")
     assert "provenance" not in backtest.carry(rates, rule, costs).attrs

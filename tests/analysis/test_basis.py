@@ -21,15 +21,15 @@ def test_basis_equals_hand_calculation() -> None:
     """100.1 over 100 is 10 bps, 99.9 is −10; only times and venues that both have."""
     price = panel([[100.1, 99.9, 50.0], [101.0, 102.0, 103.0]], ["okx", "zo"], [0, 1, 2])
     index = panel([[100.0, 100.0, np.nan, 1.0]], ["okx"], [0, 1, 2, 3])
-    found = basis.against(price, index)
-    assert found.name == "basis_bps"
-    assert found.attrs["units"] == "bps"
-    assert found["exchange"].values.tolist() == ["okx"]
-    np.testing.assert_allclose(found.values[0, 0], [10.0, -10.0, np.nan], atol=1e-9)
+    result = basis.against(price, index)
+    assert result.name == "basis_bps"
+    assert result.attrs["units"] == "bps"
+    assert result["exchange"].values.tolist() == ["okx"]
+    np.testing.assert_allclose(result.values[0, 0], [10.0, -10.0, np.nan], atol=1e-9)
     price = panel([[100.0, 0.0], [101.0, 99.0]], ["okx", "zo"], [0, 1])
-    found = basis.against(price, "okx")
-    np.testing.assert_allclose(found.values[0], [[0.0, np.nan], [100.0, np.nan]], atol=1e-9)
-    assert found.dims == price.dims
+    result = basis.against(price, "okx")
+    np.testing.assert_allclose(result.values[0], [[0.0, np.nan], [100.0, np.nan]], atol=1e-9)
+    assert result.dims == price.dims
     with pytest.raises(ValueError, match="nobody"):
         basis.against(price, "nobody")
     price = panel([[1.0]], ["okx"], [0])
@@ -41,13 +41,13 @@ def test_open_interest_in_coins_equals_hand_calculation() -> None:
     """1,000 USD at 50 are 20 coins; without a price at the time the result is missing."""
     held = panel([[1000.0, 1000.0, 1000.0]], ["okx"], [0, 1, 2], "oi_usd")
     price = panel([[50.0, 0.0]], ["okx"], [0, 1])
-    found = oi.in_coins(held, price)
-    np.testing.assert_allclose(found.values[0, 0], [20.0, np.nan, np.nan])
-    assert (found.name, found.attrs["units"]) == ("oi_coin", "coin")
-    share = oi.market_share(found.isel(time=[0]))
+    result = oi.in_coins(held, price)
+    np.testing.assert_allclose(result.values[0, 0], [20.0, np.nan, np.nan])
+    assert (result.name, result.attrs["units"]) == ("oi_coin", "coin")
+    share = oi.market_share(result.isel(time=[0]))
     assert share.item() == 1.0
     with pytest.raises(ValueError, match="USD"):
-        oi.in_coins(found, price)
+        oi.in_coins(result, price)
 
 
 def _venue_prices(**factors: float) -> xr.DataArray:
@@ -165,10 +165,10 @@ def test_price_squeeze_is_detected_at_each_time() -> None:
     short = prices.copy()
     short[0, 2, 50:60] *= 0.4
     with pytest.warns(dd.errors.DataNotice, match=r"X/c \(× 0\.4, 10 of 200 timestamps\)"):
-        found = basis.against(short, "a", apart="keep").sel(exchange="c", symbol="X")
-    assert found["apart"].values.sum() == 10
-    assert found["apart"].values[50:60].all()
-    assert found.values[50:60] == pytest.approx(-6000.0, abs=2.0)
+        result = basis.against(short, "a", apart="keep").sel(exchange="c", symbol="X")
+    assert result["apart"].values.sum() == 10
+    assert result["apart"].values[50:60].all()
+    assert result.values[50:60] == pytest.approx(-6000.0, abs=2.0)
     long = prices.copy()
     long[0, 2, 50:90] *= 0.4
     with pytest.raises(ValueError, match="prices must belong to one coin, got X/c"):

@@ -51,26 +51,26 @@ class TestReferences:
         np.testing.assert_allclose(price, *numbers(table, "price"), rtol=1e-12, atol=1e-308)
         names = {"gamma": "gamma_fwd", "vega": "vega_per_1", "theta": "theta_per_year"}
         names |= {each: each for each in ("vanna", "volga", "d1", "d2")}
-        got = black76.greeks(forward, strike, years, iv, sides(table), which=tuple(names))
+        actual = black76.greeks(forward, strike, years, iv, sides(table), which=tuple(names))
         for name, column in names.items():
             (expected,) = numbers(table, column)
-            np.testing.assert_allclose(got[name], expected, rtol=1e-11, atol=1e-305, err_msg=name)
+            np.testing.assert_allclose(actual[name], expected, rtol=1e-11, atol=1e-305, err_msg=name)
 
     @pytest.mark.parametrize(("delta", "column"), [("forward", "delta_fwd"), ("pa", "delta_pa_fwd")])
     def test_delta_equals_high_precision_reference(self, delta: str, column: str):
         table = known("black76_reference_mp60")
-        got = black76.greeks(
+        actual = black76.greeks(
             *numbers(table, "F", "K", "T", "sigma"), sides(table), which=["delta"], delta=delta
         )
-        np.testing.assert_allclose(got["delta"], *numbers(table, column), rtol=1e-11, atol=1e-305)
+        np.testing.assert_allclose(actual["delta"], *numbers(table, column), rtol=1e-11, atol=1e-305)
 
     def test_implied_volatility_has_documented_accuracy(self):
         table = [row for row in known("black76_implied_vol_mp60") if row["status"] == "ok"]
         price, forward, strike, years = numbers(table, "price_undiscounted", "F", "K", "T")
-        got = black76.implied_vol(price, forward, strike, years, sides(table))
+        actual = black76.implied_vol(price, forward, strike, years, sides(table))
         sigma, condition = numbers(table, "sigma", "condition_number")
-        assert np.all(got.status == 0)
-        assert np.all(np.abs(got.iv / sigma - 1) <= 64 * EPS * (1 + condition))
+        assert np.all(actual.status == 0)
+        assert np.all(np.abs(actual.iv / sigma - 1) <= 64 * EPS * (1 + condition))
 
     def test_implied_volatility_states_the_reason_of_nan(self):
         names = {
@@ -83,16 +83,16 @@ class TestReferences:
         }
         table = [row for row in known("black76_implied_vol_mp60") if row["status"] != "ok"]
         price, forward, strike, years = numbers(table, "price_undiscounted", "F", "K", "T")
-        got = black76.implied_vol(price, forward, strike, years, sides(table))
-        assert np.all(np.isnan(got.iv))
-        assert got.status.tolist() == [names[row["status"]] for row in table]
+        actual = black76.implied_vol(price, forward, strike, years, sides(table))
+        assert np.all(np.isnan(actual.iv))
+        assert actual.status.tolist() == [names[row["status"]] for row in table]
 
     def test_published_values(self):
         for row in known("black76_published"):
             inputs = [float(row[name]) for name in ("F", "K", "T", "sigma")]
-            got = self.published(row["quantity"], inputs, row["side"], float(row["r"]))
-            assert got == pytest.approx(float(row["published"]), abs=float(row["tolerance"])), row
-            assert got == pytest.approx(float(row["exact_mpmath"]), rel=1e-12), row
+            actual = self.published(row["quantity"], inputs, row["side"], float(row["r"]))
+            assert actual == pytest.approx(float(row["published"]), abs=float(row["tolerance"])), row
+            assert actual == pytest.approx(float(row["exact_mpmath"]), rel=1e-12), row
 
     @staticmethod
     def published(quantity: str, inputs: list[float], side: str, rate: float) -> Any:
@@ -142,9 +142,9 @@ class TestDerivatives:
             "rho": (at_rate(rate + h) - at_rate(rate - h)) / (2 * h),
             "charm": (value(d, -h) - value(-d, -h) - value(d, h) + value(-d, h)) / (4 * d * h),
         }
-        got = black76.greeks(f, k, t, v, interest_rate=rate, which=list(expected), **how)
+        actual = black76.greeks(f, k, t, v, interest_rate=rate, which=list(expected), **how)
         for name, by_differences in expected.items():
-            assert got[name] == pytest.approx(by_differences, rel=2e-4), name
+            assert actual[name] == pytest.approx(by_differences, rel=2e-4), name
 
     def test_delta_is_discounted_by_spot_and_less_the_premium_in_coin(self):
         forward, strike, years, iv, side = market(500, seed=4)
@@ -162,8 +162,8 @@ class TestDerivatives:
 class TestLimits:
     @pytest.mark.parametrize(("years", "iv"), [(0.0, 0.5), (0.5, 0.0), (0.0, 0.0)])
     def test_without_time_or_volatility_an_option_is_its_payoff(self, years: float, iv: float):
-        got = black76.price([120.0, 80.0], 100.0, years, iv, [["call"], ["put"]])
-        assert got.tolist() == [[20.0, 0.0], [0.0, 20.0]]
+        actual = black76.price([120.0, 80.0], 100.0, years, iv, [["call"], ["put"]])
+        assert actual.tolist() == [[20.0, 0.0], [0.0, 20.0]]
         greeks = black76.greeks([120.0, 80.0], 100.0, years, iv, [["call"], ["put"]])
         assert greeks["delta"].tolist() == [[1.0, 0.0], [0.0, -1.0]]
         for name in ("gamma", "vega", "theta", "vanna", "volga"):
@@ -181,8 +181,8 @@ class TestLimits:
         greeks = black76.greeks(120.0, 100.0, 0.0, 0.5, "call", premium="inverse")
         assert greeks["gamma"] == pytest.approx(-2 * 100.0 / 120.0**3, rel=1e-14)
         decimal = xr.DataArray([30.0, 1e3, 1e100], dims="iv", attrs={"units": "1/√year"})
-        got = black76.price(100.0, xr.DataArray([50.0, 200.0], dims="k"), 1.0, decimal, "call").T
-        np.testing.assert_allclose(got, 100.0, rtol=1e-15)
+        actual = black76.price(100.0, xr.DataArray([50.0, 200.0], dims="k"), 1.0, decimal, "call").T
+        np.testing.assert_allclose(actual, 100.0, rtol=1e-15)
 
     @pytest.mark.parametrize("at", range(4))
     @pytest.mark.parametrize("value", [math.nan, -1.0, math.inf])
@@ -203,8 +203,8 @@ class TestLimits:
     def test_intrinsic_up_to_rounding_is_zero_time_value(self):
         """1 - K/F and (F - K)/F differ in the last digit; neither implies a volatility."""
         forward, strike = np.float64(64231.57), np.array([30000.1, 41000.3, 52000.7, 60000.9])
-        got = black76.implied_vol(1 - strike / forward, forward, strike, 0.1, "call", premium="inverse")
-        assert np.all(got.status == Status.ZERO_TIME_VALUE)
+        actual = black76.implied_vol(1 - strike / forward, forward, strike, 0.1, "call", premium="inverse")
+        assert np.all(actual.status == Status.ZERO_TIME_VALUE)
 
     def test_invalid_arguments_raise(self):
         for call, message in (({"side": "Call"}, "side"), ({"side": "call", "which": ["zomma"]}, "which")):
@@ -229,15 +229,15 @@ class TestProperties:
         strike = forward * ratio
         side = "call" if strike >= forward else "put"
         price = black76.price(forward, strike, years, iv, side, premium=premium)
-        got = black76.implied_vol(price, forward, strike, years, side, premium=premium)
-        if got.status == Status.UPPER_BOUND:
+        actual = black76.implied_vol(price, forward, strike, years, side, premium=premium)
+        if actual.status == Status.UPPER_BOUND:
             assert price >= (1 - 2e-15) * min(forward, strike) / (forward if premium == "inverse" else 1.0)
             return
         if price < 1e-300:
             return
         value = price * forward if premium == "inverse" else price
         condition = kappa(value, forward, strike, years, iv)
-        assert got.iv == pytest.approx(iv, rel=64 * EPS * (1 + condition))
+        assert actual.iv == pytest.approx(iv, rel=64 * EPS * (1 + condition))
 
 
 class TestManyOptions:
@@ -248,10 +248,10 @@ class TestManyOptions:
         strike = np.exp(np.minimum(rng.uniform(0, 35, s.size) * s, 600.0))
         price = black76.price(1.0, strike, 1.0, s, "call")
         used = (price > 1e-300) & (price < 1 - 1e-13)
-        got = black76.implied_vol(price[used], 1.0, strike[used], 1.0, "call")
-        assert not got.status.any()
+        actual = black76.implied_vol(price[used], 1.0, strike[used], 1.0, "call")
+        assert not actual.status.any()
         condition = kappa(price, 1.0, strike, 1.0, s)[used]
-        assert np.all(np.abs(got.iv / s[used] - 1) <= 64 * EPS * (1 + condition))
+        assert np.all(np.abs(actual.iv / s[used] - 1) <= 64 * EPS * (1 + condition))
 
     def test_results_do_not_depend_on_other_elements(self):
         forward, strike, years, iv, side = market(20_000, seed=7)
@@ -305,12 +305,12 @@ class TestKindsOfArray:
     def test_status_explains_itself(self):
         inputs = self.surface()
         del inputs["iv"]
-        got = black76.implied_vol(xr.full_like(inputs["forward"], 1e9), **inputs)
-        assert got.status.dtype == np.int32
-        meanings = got.status.attrs["flag_meanings"].split()
-        masks = got.status.attrs["flag_masks"].tolist()
+        actual = black76.implied_vol(xr.full_like(inputs["forward"], 1e9), **inputs)
+        assert actual.status.dtype == np.int32
+        meanings = actual.status.attrs["flag_meanings"].split()
+        masks = actual.status.attrs["flag_masks"].tolist()
         assert dict(zip(meanings, masks, strict=True))["upper_bound"] == Status.UPPER_BOUND
-        assert np.all(got.status == Status.UPPER_BOUND)
+        assert np.all(actual.status == Status.UPPER_BOUND)
 
     def test_bare_dask_arrays_stay_lazy(self):
         forward, strike, years, iv, side = market(5000, seed=8)
@@ -334,8 +334,8 @@ class TestKindsOfArray:
         forward, strike, years, iv, side = market(50, seed=9)
         frame = pd.DataFrame({"F": forward, "K": strike, "T": years, "iv": iv})
         category = pd.Series(pd.Categorical(side, categories=["put", "call"]))
-        got = black76.price(frame["F"], frame["K"], frame["T"], frame["iv"], category)
-        np.testing.assert_array_equal(got, black76.price(forward, strike, years, iv, side))
+        actual = black76.price(frame["F"], frame["K"], frame["T"], frame["iv"], category)
+        np.testing.assert_array_equal(actual, black76.price(forward, strike, years, iv, side))
         assert isinstance(black76.price(100.0, 110.0, 0.5, 0.4, "call"), float)
         assert black76.price(np.array([]), 110.0, 0.5, 0.4, "call").shape == (0,)
         assert black76.implied_vol(np.array([]), 100.0, 110.0, 0.5, "call").status.dtype == np.int32
@@ -359,8 +359,8 @@ class TestPrecision:
             "nullable": pd.Series(single, dtype="Float32"),
             "arrow": pa.array(single),
         }[kind]
-        got = black76.implied_vol(given, 97_123.0, self.strike, 7 / 365, "call", premium=premium)
-        iv, status = np.asarray(got.iv), np.asarray(got.status)
+        actual = black76.implied_vol(given, 97_123.0, self.strike, 7 / 365, "call", premium=premium)
+        iv, status = np.asarray(actual.iv), np.asarray(actual.status)
         good = status == 0
         assert 5 < good.sum() < (exact.status == 0).sum()
         assert np.abs(iv[good] / 0.6 - 1.0).max() < 0.02
@@ -369,9 +369,9 @@ class TestPrecision:
     def test_rounding_of_float32_forwards_affects_only_itm_options(self):
         strike = np.array([60_000.0, 120_000.0])
         price = black76.price(97_123.4, strike, 7 / 365, 0.6, "call")
-        got = black76.implied_vol(price, np.float32(97_123.4), strike, 7 / 365, "call")
-        assert got.status.tolist() == [Status.ZERO_TIME_VALUE, 0]
-        assert got.iv[1] == pytest.approx(0.6, rel=1e-5)
+        actual = black76.implied_vol(price, np.float32(97_123.4), strike, 7 / 365, "call")
+        assert actual.status.tolist() == [Status.ZERO_TIME_VALUE, 0]
+        assert actual.iv[1] == pytest.approx(0.6, rel=1e-5)
 
 
 class TestPercent:

@@ -44,16 +44,16 @@ def term_structure(
 def test_business_hours_equal_hand_calculation_and_sum_to_a_week():
     hour = 365 * 24
     # Friday 12:00 to Sunday 06:00: 12 hours of a Friday, 30 of a weekend, at a quarter.
-    got = business_time.years("2026-01-02T12:00", "2026-01-04T06:00", weekend_weight=0.25)
-    assert got * hour == pytest.approx((12 + 7.5) * 7 / 5.5, rel=1e-12)
+    actual = business_time.years("2026-01-02T12:00", "2026-01-04T06:00", weekend_weight=0.25)
+    assert actual * hour == pytest.approx((12 + 7.5) * 7 / 5.5, rel=1e-12)
     for weight in (0.0, 0.5, 1.0, 2.0):
         week = business_time.years("2026-01-01T05:00", "2026-01-08T05:00", weekend_weight=weight)
         assert week * 365 == pytest.approx(7.0, rel=1e-12)
     ends = np.array(["2026-01-03T00:00", "2026-01-05T00:00", "NaT"], dtype="datetime64[us]")
-    found = business_time.years("2026-01-02T00:00", ends, weekend_weight=0.0) * 365
-    np.testing.assert_allclose(found, [1.4, 1.4, np.nan])
+    result = business_time.years("2026-01-02T00:00", ends, weekend_weight=0.0) * 365
+    np.testing.assert_allclose(result, [1.4, 1.4, np.nan])
     labelled = business_time.years("2026-01-02", xr.DataArray(ends, dims="expiry"), weekend_weight=0.0)
-    np.testing.assert_allclose(labelled * 365, found)
+    np.testing.assert_allclose(labelled * 365, result)
     for end in (np.array([None, "x"], dtype=object), xr.DataArray([1.0])):
         with pytest.raises(TypeError, match="end must have times as datetime64, got"):
             business_time.years("2026-01-02", end, weekend_weight=1.0)
@@ -62,27 +62,27 @@ def test_business_hours_equal_hand_calculation_and_sum_to_a_week():
 
 
 def test_fit_recovers_simulated_weights_and_event():
-    found = business_time.fit(term_structure(event=0.003), events=[EVENT])
-    assert float(found["weekend_weight"]) == pytest.approx(0.4, abs=2e-3)
-    assert float(found["long_variance"]) == pytest.approx(0.25, rel=5e-3)
-    assert float(found["start_variance"]) == pytest.approx(0.45, rel=5e-3)
-    assert float(found["event_variance"][0]) == pytest.approx(0.003, rel=5e-3)
-    assert float(found["event_move"][0]) == pytest.approx(0.003**0.5, rel=5e-3)
-    assert int(found["status"]) == 0
-    assert float(found["rmse_vol"]) < 2e-4
+    result = business_time.fit(term_structure(event=0.003), events=[EVENT])
+    assert float(result["weekend_weight"]) == pytest.approx(0.4, abs=2e-3)
+    assert float(result["long_variance"]) == pytest.approx(0.25, rel=5e-3)
+    assert float(result["start_variance"]) == pytest.approx(0.45, rel=5e-3)
+    assert float(result["event_variance"][0]) == pytest.approx(0.003, rel=5e-3)
+    assert float(result["event_move"][0]) == pytest.approx(0.003**0.5, rel=5e-3)
+    assert int(result["status"]) == 0
+    assert float(result["rmse_vol"]) < 2e-4
     weekend = [weekend_hours(AS_OF, AS_OF + pd.Timedelta(days=int(d))) for d in DAYS]
-    weight = float(found["weekend_weight"])
+    weight = float(result["weekend_weight"])
     tau = (DAYS * 24 + (weight - 1) * np.array(weekend)) * 7 / (5 + 2 * weight) / (365 * 24)
-    np.testing.assert_allclose(found["business_years"], tau, rtol=1e-9)
+    np.testing.assert_allclose(result["business_years"], tau, rtol=1e-9)
 
 
 def test_event_interval_has_its_nominal_coverage():
     """Sixty draws of 0.3 points of noise: 90 % within three standard deviations of a count, 0.04 each."""
     inside, width = [], []
     for seed in range(60):
-        found = business_time.fit(term_structure(event=0.003, noise=0.003, seed=seed), events=[EVENT])
-        low, high = (float(found[f"event_variance_{end}"][0]) for end in ("low", "high"))
-        assert low < float(found["event_variance"][0]) < high
+        result = business_time.fit(term_structure(event=0.003, noise=0.003, seed=seed), events=[EVENT])
+        low, high = (float(result[f"event_variance_{end}"][0]) for end in ("low", "high"))
+        assert low < float(result["event_variance"][0]) < high
         inside.append(low <= 0.003 <= high)
         width.append(high - low)
     assert 0.78 <= np.mean(inside) < 1.0
@@ -97,9 +97,9 @@ def test_event_interval_has_its_nominal_coverage():
 
 def test_undetermined_parameters_have_a_status():
     months = term_structure(noise=0.01, days=np.array([29, 57, 85, 113, 176, 267]))
-    found = business_time.fit(months)
-    assert int(found["status"]) & Status.UNDETERMINED
-    assert float(found["weekend_weight_high"]) - float(found["weekend_weight_low"]) == 2.0
+    result = business_time.fit(months)
+    assert int(result["status"]) & Status.UNDETERMINED
+    assert float(result["weekend_weight_high"]) - float(result["weekend_weight_low"]) == 2.0
     few = business_time.fit(term_structure(days=DAYS[:4]))
     assert int(few["status"]) == Status.UNDETERMINED
     assert np.isnan(few["weekend_weight"])
@@ -149,7 +149,7 @@ def test_a_surface_with_a_hole_and_a_history_are_fitted():
     np.testing.assert_allclose(business_time.fit(two)["weekend_weight"], [0.2, 0.8], atol=3e-3)
     holed = term_structure().where(xr.DataArray(np.arange(DAYS.size) != 3, dims="expiry"))
     holed = holed.assign(method=holed["method"].fillna(0).astype(np.int8), status=term_structure()["status"])
-    found = business_time.fit(holed)
-    assert int(found["n"]) == DAYS.size - 1
-    assert np.isnan(found["error_vol"][3])
-    assert float(found["weekend_weight"]) == pytest.approx(0.4, abs=3e-3)
+    result = business_time.fit(holed)
+    assert int(result["n"]) == DAYS.size - 1
+    assert np.isnan(result["error_vol"][3])
+    assert float(result["weekend_weight"]) == pytest.approx(0.4, abs=3e-3)

@@ -176,9 +176,9 @@ class TestClean:
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0, 115.0], **greeks)
         frame = frame.iloc[:-1]  # ragged
         names = ["expiry", "strike", "side", "iv", "underlying_price", "year_fraction", "time", "symbol"]
-        got = chain.clean(surface(frame))[names].sort_values(names[:3], ignore_index=True)
+        actual = chain.clean(surface(frame))[names].sort_values(names[:3], ignore_index=True)
         expected_rows = chain.clean(frame)[names].sort_values(names[:3], ignore_index=True)
-        pd.testing.assert_frame_equal(got, expected_rows, check_dtype=False)
+        pd.testing.assert_frame_equal(actual, expected_rows, check_dtype=False)
 
     def test_surfaces_with_the_dim_exchange_or_time_convert_to_all_rows(self):
         greeks = dict.fromkeys(("delta", "gamma", "vega", "theta"), math.nan)
@@ -215,17 +215,17 @@ class TestClean:
             labels | {"strike": [90.0, 110.0], "side": ["call", "put"]},
         )
         with pytest.warns(UserWarning, match="2 of 2 options lack a volatility; computed 2 from their mark"):
-            got = chain.clean(prices)
+            actual = chain.clean(prices)
         with pytest.warns(UserWarning, match="computed 2 from their mark"):
             by_rows = chain.clean(frame.assign(iv=np.nan))
-        assert got["strike"].tolist() == [90.0, 110.0]
-        assert got["iv"].tolist() == pytest.approx(by_rows["iv"].tolist())
+        assert actual["strike"].tolist() == [90.0, 110.0]
+        assert actual["iv"].tolist() == pytest.approx(by_rows["iv"].tolist())
 
 
 class TestForwardOfOneOption:
     def test_delta(self):
-        got = forward_from_delta(110.0, 0.1, 0.6, "call", 0.3418349277207635)
-        assert got == pytest.approx(expected("forward_from_delta"), abs=1e-9)
+        actual = forward_from_delta(110.0, 0.1, 0.6, "call", 0.3418349277207635)
+        assert actual == pytest.approx(expected("forward_from_delta"), abs=1e-9)
         put = forward_from_delta(110.0, 0.1, 0.6, "put", 0.3418349277207635 - 1.0)
         assert put == pytest.approx(100.0, abs=1e-9)
 
@@ -247,35 +247,37 @@ class TestForwards:
 
     def test_parity_forward_is_preferred(self):
         """C - P of 12, 2 and -8 at 90, 100 and 110: the forward is 102."""
-        found = chain.forwards(self.quoted("usd", {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (3.0, 11.0)}))
-        assert found["forward"].item() == pytest.approx(expected("forward_parity_linear"), abs=1e-12)
-        assert found["forward_source"].item() == "parity"
-        assert found["forward_status"].item() == 0
-        assert found["discount"].item() == 1.0
+        result = chain.forwards(
+            self.quoted("usd", {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (3.0, 11.0)})
+        )
+        assert result["forward"].item() == pytest.approx(expected("forward_parity_linear"), abs=1e-12)
+        assert result["forward_source"].item() == "parity"
+        assert result["forward_status"].item() == 0
+        assert result["discount"].item() == 1.0
 
     def test_discount_is_fitted_with_the_forward(self):
         """C - P = 0.98 (102 - K) on five strikes."""
         strikes = (80.0, 90.0, 100.0, 110.0, 120.0)
         linear = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in strikes}
-        found = chain.forwards(self.quoted("usd", linear), discount="fit")
-        assert found["forward"].item() == pytest.approx(102.0, abs=1e-12)
-        assert found["discount"].item() == pytest.approx(0.98, abs=1e-12)
+        result = chain.forwards(self.quoted("usd", linear), discount="fit")
+        assert result["forward"].item() == pytest.approx(102.0, abs=1e-12)
+        assert result["discount"].item() == pytest.approx(0.98, abs=1e-12)
         # A month, and 2 % of discount: 24 % a year. Half a percent is within 10 % a year.
-        assert found["forward_status"].item() & Status.DISCOUNT_SUSPECT
+        assert result["forward_status"].item() & Status.DISCOUNT_SUSPECT
         near = {k: (30.0 + 0.995 * (102.0 - k), 30.0) for k in strikes}
         plain = chain.forwards(self.quoted("usd", near), discount="fit")
         assert plain["discount"].item() == pytest.approx(0.995, abs=1e-12)
         assert not plain["forward_status"].item() & Status.DISCOUNT_SUSPECT
         coin = {k: (0.3 + 0.98 * (1 - k / 102.0), 0.3) for k in strikes}
-        found = chain.forwards(self.quoted("coin", coin), discount="fit")
-        assert found["forward"].item() == pytest.approx(102.0, abs=1e-10)
-        assert found["discount"].item() == pytest.approx(0.98, abs=1e-12)
+        result = chain.forwards(self.quoted("coin", coin), discount="fit")
+        assert result["forward"].item() == pytest.approx(102.0, abs=1e-10)
+        assert result["discount"].item() == pytest.approx(0.98, abs=1e-12)
         wrong = {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (80.0, 90.0, 100.0, 110.0, 120.0)}
         few = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in (90.0, 100.0, 110.0)}
         for prices in (wrong, few):
-            found = chain.forwards(self.quoted("usd", prices), discount="fit")
-            assert found["forward_source"] == "spot"
-            assert found["forward_status"].item() & Status.DISCOUNT_SUSPECT
+            result = chain.forwards(self.quoted("usd", prices), discount="fit")
+            assert result["forward_source"] == "spot"
+            assert result["forward_status"].item() & Status.DISCOUNT_SUSPECT
 
     def test_failed_parity_in_one_unit_does_not_hide_the_other_unit(self):
         """Six linear pairs with a discount of 0.4, five inverse ones with 0.98 on 102."""
@@ -283,10 +285,10 @@ class TestForwards:
         bad = self.quoted("usd", {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (*strikes, 130.0)})
         good = self.quoted("coin", {k: (0.3 + 0.98 * (1 - k / 102.0), 0.3) for k in strikes})
         table = pd.concat([bad, good], ignore_index=True).drop(columns="exchange")
-        found = chain.forwards(table, discount="fit")
-        assert found["forward_source"].item() == "parity"
-        assert found["forward"].item() == pytest.approx(102.0, abs=1e-10)
-        assert found["discount"].item() == pytest.approx(0.98, abs=1e-12)
+        result = chain.forwards(table, discount="fit")
+        assert result["forward_source"].item() == "parity"
+        assert result["forward"].item() == pytest.approx(102.0, abs=1e-10)
+        assert result["discount"].item() == pytest.approx(0.98, abs=1e-12)
 
     def test_parity_needs_three_strikes_that_agree(self):
         two = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0)}
@@ -303,9 +305,9 @@ class TestForwards:
         torn = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (6.0, 11.0), 95.0: (14.0, 3.0)}
         table = self.quoted("usd", torn)
         marks = np.where(table["side"] == "call", 102.0 - table["strike"] + 20.0, 20.0)
-        found = chain.forwards(table.assign(mark_usd=marks))
-        assert found["forward_source"].item() == "parity"
-        assert found["forward"].item() == pytest.approx(102.0, abs=1e-12)
+        result = chain.forwards(table.assign(mark_usd=marks))
+        assert result["forward_source"].item() == "parity"
+        assert result["forward"].item() == pytest.approx(102.0, abs=1e-12)
         # Another expiry, whose quotes agree on 104, keeps what they imply.
         near = self.quoted("usd", {90.0: (16.0, 2.0), 100.0: (9.0, 5.0), 110.0: (5.0, 11.0)})
         both = pd.concat([table.assign(mark_usd=marks), near.assign(expiry=SPRING, mark_usd=30.0)])
@@ -319,26 +321,26 @@ class TestForwards:
         true = black76.price(103.0, frame["strike"], years, 0.6, frame["side"])
         iv = black76.implied_vol(true, 101.0, frame["strike"], years, frame["side"])
         assert not iv.status.any()
-        found = chain.forwards(frame.assign(iv=iv.iv))
-        assert found["forward_source"].item() == "parity"
-        assert found["forward"].item() == pytest.approx(103.0, abs=1e-9)
+        result = chain.forwards(frame.assign(iv=iv.iv))
+        assert result["forward_source"].item() == "parity"
+        assert result["forward"].item() == pytest.approx(103.0, abs=1e-9)
 
     def test_underlying_by_expiry_is_a_forward_and_an_index_is_not(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0])
         frame.loc[0, "underlying_price"] = 100.001
-        found = chain.forwards(frame)
-        assert found["forward"].to_numpy().tolist() == [100.0, 102.0]
-        assert found["year_fraction"].to_numpy() == pytest.approx([28 / 365 + 8 / 8760, 84 / 365 + 8 / 8760])
+        result = chain.forwards(frame)
+        assert result["forward"].to_numpy().tolist() == [100.0, 102.0]
+        assert result["year_fraction"].to_numpy() == pytest.approx([28 / 365 + 8 / 8760, 84 / 365 + 8 / 8760])
         frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 100.0, 110.0])
         frame["underlying_price"] += 0.002 * np.arange(len(frame))
-        found = chain.forwards(frame)
-        assert set(found["forward_source"].to_numpy()) == {"spot"}
-        assert np.all(found["forward_status"] == Status.FORWARD_IS_SPOT)
+        result = chain.forwards(frame)
+        assert set(result["forward_source"].to_numpy()) == {"spot"}
+        assert np.all(result["forward_status"] == Status.FORWARD_IS_SPOT)
         frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0])
         assert np.all(chain.forwards(frame)["forward"] == 100.0)
-        found = chain.forwards(frame, spot=99.0)
-        assert np.all(found["forward"] == 99.0)
-        assert np.all(found["forward_status"] == Status.FORWARD_IS_SPOT)
+        result = chain.forwards(frame, spot=99.0)
+        assert np.all(result["forward"] == 99.0)
+        assert np.all(result["forward_status"] == Status.FORWARD_IS_SPOT)
 
     def test_forward_from_deltas_if_the_underlying_is_an_index(self):
         forwards = {MONTH: 101.5, SPRING: 104.0}
@@ -348,17 +350,17 @@ class TestForwards:
             frame["underlying_price"], frame["strike"], years, 0.6, frame["side"], which=["delta"]
         )
         frame = frame.assign(delta=greeks["delta"], underlying_price=100.0)
-        found = chain.forwards(frame)
-        assert set(found["forward_source"].to_numpy()) == {"delta"}
-        assert found["forward"].to_numpy() == pytest.approx([101.5, 104.0], abs=1e-10)
+        result = chain.forwards(frame)
+        assert set(result["forward_source"].to_numpy()) == {"delta"}
+        assert result["forward"].to_numpy() == pytest.approx([101.5, 104.0], abs=1e-10)
         noisy = frame.assign(delta=frame["delta"] + 0.1 * np.resize([1, 1, -1, -1], len(frame)))
         assert set(chain.forwards(noisy)["forward_source"].to_numpy()) == {"spot"}
 
     def test_given_forward_curve_is_used_and_an_unlikely_one_flagged(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
-        found = chain.forwards(frame, given={"2026-01-30T08:00": 101.0, SPRING: 108.0})
-        assert found["forward"].to_numpy().tolist() == [101.0, 108.0]
-        assert found["forward_status"].to_numpy().tolist() == [0, Status.FORWARD_SUSPECT]
+        result = chain.forwards(frame, given={"2026-01-30T08:00": 101.0, SPRING: 108.0})
+        assert result["forward"].to_numpy().tolist() == [101.0, 108.0]
+        assert result["forward_status"].to_numpy().tolist() == [0, Status.FORWARD_SUSPECT]
         part = chain.forwards(frame, given={MONTH: 101.0})
         assert part["forward_source"].to_numpy().tolist() == ["given", "underlying"]
         frame = pd.concat(
@@ -368,15 +370,15 @@ class TestForwards:
             ]
         )
         curve = xr.DataArray([100.5, 101.5], dims="exchange", coords={"exchange": ["okx", "derive"]})
-        found = chain.forwards(frame, given=curve)
-        assert found["forward"].dims == ("exchange", "expiry")
-        assert found["forward"].sel(exchange="okx").to_numpy().tolist() == [100.5, 100.5]
-        assert found["forward"].sel(exchange="derive").to_numpy().tolist() == [101.5, 101.5]
+        result = chain.forwards(frame, given=curve)
+        assert result["forward"].dims == ("exchange", "expiry")
+        assert result["forward"].sel(exchange="okx").to_numpy().tolist() == [100.5, 100.5]
+        assert result["forward"].sel(exchange="derive").to_numpy().tolist() == [101.5, 101.5]
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
-        found = chain.forwards(frame, methods=["given"])
-        assert found["forward"].isnull().all()
-        assert found["forward_source"].to_numpy().tolist() == ["", ""]
-        assert np.all(found["forward_status"] == Status.BAD_INPUT)
+        result = chain.forwards(frame, methods=["given"])
+        assert result["forward"].isnull().all()
+        assert result["forward_source"].to_numpy().tolist() == ["", ""]
+        assert np.all(result["forward_status"] == Status.BAD_INPUT)
 
     def test_columns_that_vary_become_dims_and_constant_ones_scalars(self):
         early = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
@@ -400,8 +402,8 @@ class TestBasis:
     def test_basis_of_two_expiries(self):
         """F/S of 1.02 after a quarter and 1.05 after a half."""
         quarter, half = (NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2))
-        found = chain.forwards(market({quarter: 102.0, half: 105.0}, [90.0, 110.0]))
-        curve = chain.basis(found, spot=100.0)
+        result = chain.forwards(market({quarter: 102.0, half: 105.0}, [90.0, 110.0]))
+        curve = chain.basis(result, spot=100.0)
         assert curve["basis"].to_numpy() == pytest.approx([0.02, 0.05])
         assert curve["basis_apr"].to_numpy() == pytest.approx([0.08, 0.10])
         assert curve["carry"].to_numpy() == pytest.approx([4 * math.log(1.02), 2 * math.log(1.05)])
@@ -412,8 +414,8 @@ class TestBasis:
         assert curve["forward_carry"].to_numpy() == pytest.approx(
             [math.nan, 4 * math.log(105 / 102)], nan_ok=True
         )
-        found = chain.forwards(market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0]))
-        assert chain.basis(found, spot=99.0)["basis"].isnull().all()
+        result = chain.forwards(market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0]))
+        assert chain.basis(result, spot=99.0)["basis"].isnull().all()
 
     def test_venues_with_different_expiries(self):
         dates = [NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2, 3)]
@@ -423,8 +425,8 @@ class TestBasis:
             chain.forwards(pd.concat([full, thin])),
             spot=xr.DataArray([100.0, 100.0], dims="exchange", coords={"exchange": ["derive", "okx"]}),
         )
-        got = curve["forward_carry"].sel(exchange="derive").to_numpy()
-        assert got == pytest.approx([4 * math.log(1.01), math.nan, 2 * math.log(104 / 101)], nan_ok=True)
+        actual = curve["forward_carry"].sel(exchange="derive").to_numpy()
+        assert actual == pytest.approx([4 * math.log(1.01), math.nan, 2 * math.log(104 / 101)], nan_ok=True)
 
 
 class TestSmiles:
@@ -497,12 +499,12 @@ class TestArbitrage:
         assert chain.arbitrage(self.smile([0.62, 0.60, 0.59, 0.60, 0.62], strikes)).empty
         spike, cheap = [0.62, 0.60, 0.59, 1.20, 0.62], [1.60, 0.30, 0.59, 0.60, 0.62]
         years = self.smile(spike, strikes)["year_fraction"].item()
-        found = chain.arbitrage(self.smile(spike, strikes))
-        assert found["kind"].tolist() == ["rising", "concave"]
-        assert found["strike"].tolist() == [110.0, 110.0]
+        result = chain.arbitrage(self.smile(spike, strikes))
+        assert result["kind"].tolist() == ["rising", "concave"]
+        assert result["strike"].tolist() == [110.0, 110.0]
         call = black76.price(100.0, np.array(strikes), years, np.array(spike), "call")
         expected_usd = [call[3] - call[2], call[3] - 0.6 * call[2] - 0.4 * call[4]]
-        assert found["amount_usd"].tolist() == pytest.approx(expected_usd)
+        assert result["amount_usd"].tolist() == pytest.approx(expected_usd)
         steep = chain.arbitrage(self.smile(cheap, strikes)).iloc[0]
         assert (steep["kind"], steep["strike"]) == ("steep", 90.0)
         call = black76.price(100.0, np.array(strikes), years, np.array(cheap), "call")
@@ -515,18 +517,18 @@ class TestArbitrage:
         iv = np.full((200, 3), 0.6)
         iv[:, place] = (first + steps) / 1e4
         quotes = self.smile([0.6] * 3, strikes).expand_dims(exchange=steps)
-        found = chain.arbitrage(quotes.assign(iv=(quotes["iv"].dims, iv[:, None])))
+        result = chain.arbitrage(quotes.assign(iv=(quotes["iv"].dims, iv[:, None])))
         years = quotes["year_fraction"].item()
         low, high = (black76.price(100.0, strikes, years, iv + half, "call") for half in (0.0, 0.5e-4))
         weights = {"concave": [-0.6, 1.0, -0.4], "rising": [0.0, -1.0, 1.0]}[kind]
         beyond = low @ weights > (high - low) @ np.abs(weights) + 1e-7
-        assert found["exchange"][found["kind"] == kind].tolist() == steps[beyond].tolist()
+        assert result["exchange"][result["kind"] == kind].tolist() == steps[beyond].tolist()
         assert 0 < beyond.sum() < 200
         strikes = np.arange(80.0, 120.0, 0.25)
         for decimals, count in ((4, 0), (3, 1)):  # rounded, as marks are: what that does is no arbitrage
             iv = np.round(0.6 + 0.5 * np.log(strikes / 100.0) ** 2, decimals)
-            found = chain.arbitrage(self.smile(iv.tolist(), strikes))
-            assert (len(found) > 10) if count else found.empty
+            result = chain.arbitrage(self.smile(iv.tolist(), strikes))
+            assert (len(result) > 10) if count else result.empty
             assert count or chain.arbitrage(self.smile((iv + 1e-9 * strikes).tolist(), strikes)).size
 
 
@@ -593,8 +595,8 @@ class TestAsTheyCome:
         xr.testing.assert_equal(no_price, surfaces.from_chain(bare))
         np.testing.assert_allclose(no_price["forward"], [100.0, 102.0], rtol=1e-6)
         given = dict(zip(sorted(frame["expiry"].unique()), (99.0, 103.0), strict=True))
-        told = surfaces.from_chain(bare.drop(columns="delta"), given=given)
-        np.testing.assert_array_equal(told["forward"], [99.0, 103.0])
+        result = surfaces.from_chain(bare.drop(columns="delta"), given=given)
+        np.testing.assert_array_equal(result["forward"], [99.0, 103.0])
 
     def test_choice_between_duplicates_does_not_depend_on_row_order(self):
         frame = self.chains(h800=100.0).assign(open_interest=0.0)

@@ -63,25 +63,25 @@ _OKX_PUT = _option(
     ],
 )
 def test_published_greeks_equal_black76_in_table_units(row, tolerance) -> None:
-    (found,) = chain.greeks(pd.DataFrame([row])).to_dict("records")
+    (result,) = chain.greeks(pd.DataFrame([row])).to_dict("records")
     for name in GREEKS:
-        assert found[name] == pytest.approx(row[name], abs=tolerance[name]), name
-        assert found[f"{name}_venue"] == found[f"{name}_converted"] == row[name]
-    assert (found["venue_unit"], found["is_confirmed"]) == ("usd", True)
+        assert result[name] == pytest.approx(row[name], abs=tolerance[name]), name
+        assert result[f"{name}_venue"] == result[f"{name}_converted"] == row[name]
+    assert (result["venue_unit"], result["is_confirmed"]) == ("usd", True)
 
 
 def test_premium_adjusted_greeks_of_okx_become_those_of_black() -> None:
     """Within 0.3 % for delta, 1 % for gamma and vega and 2 % for theta, by which OKX' own inputs differ."""
     rows = pd.DataFrame([_OKX, _OKX_PUT])
-    found = chain.greeks(rows, venue_units={"okx": "coin"})
-    call, put = found.to_dict("records")
+    result = chain.greeks(rows, venue_units={"okx": "coin"})
+    call, put = result.to_dict("records")
     for name, share in (("delta", 3e-3), ("gamma", 1e-2), ("vega", 1e-2), ("theta", 2e-2)):
         assert call[f"{name}_converted"] == pytest.approx(call[name], rel=share), name
         assert call[f"{name}_venue"] == _OKX[name]
     assert put["delta_converted"] == pytest.approx(-0.9999672034, abs=5e-5)
     assert put["gamma_converted"] == pytest.approx(0.0000000002, abs=1e-9)
-    assert found["venue_unit"].tolist() == ["coin", "coin"]
-    assert found["is_confirmed"].all()
+    assert result["venue_unit"].tolist() == ["coin", "coin"]
+    assert result["is_confirmed"].all()
     (late,) = chain.greeks(pd.DataFrame([_OKX_2025]), venue_units={"okx": "coin"}).to_dict("records")
     for name in GREEKS:
         assert late[f"{name}_converted"] == pytest.approx(late[name], rel=1e-3), name
@@ -109,8 +109,8 @@ def test_coin_greeks_equal_finite_differences_of_the_coin_price(strike: float, s
     def usd(f: float = forward, t: float = years, sigma: float = iv) -> float:
         return f * coin(f, t, sigma)
 
-    wanted, stated = {}, {}
-    for value, greeks, scale in ((usd, wanted, 1.0), (coin, stated, forward)):
+    expected, stated = {}, {}
+    for value, greeks, scale in ((usd, expected, 1.0), (coin, stated, forward)):
         greeks["delta"] = scale * (value(f=forward + 0.01) - value(f=forward - 0.01)) / 0.02
         second = value(f=forward + 0.1) - 2 * value() + value(f=forward - 0.1)
         greeks["gamma"] = scale**2 * second / 0.01
@@ -120,18 +120,18 @@ def test_coin_greeks_equal_finite_differences_of_the_coin_price(strike: float, s
         "symbol": "BTC", "exchange": "okx", "time": start, "expiry": end, "strike": strike, "side": side,
         "iv": iv, "underlying_price": forward, **stated,
     }  # fmt: skip
-    (found,) = chain.greeks(pd.DataFrame([row]), venue_units={"okx": "coin"}).to_dict("records")
+    (result,) = chain.greeks(pd.DataFrame([row]), venue_units={"okx": "coin"}).to_dict("records")
     for name in GREEKS:
-        assert found[name] == pytest.approx(wanted[name], rel=1e-4), name
-        assert found[f"{name}_converted"] == pytest.approx(wanted[name], rel=1e-4), name
+        assert result[name] == pytest.approx(expected[name], rel=1e-4), name
+        assert result[f"{name}_converted"] == pytest.approx(expected[name], rel=1e-4), name
 
 
 def test_greeks_in_an_unknown_unit_are_not_converted() -> None:
     rows = pd.DataFrame([_BYBIT, {**_BYBIT, "exchange": "elsewhere", "delta": np.nan}])
-    found = chain.greeks(rows).set_index("exchange")
-    assert found["venue_unit"].to_dict() == {"bybit": "usd", "elsewhere": "unknown"}
-    assert np.isnan(found.loc["elsewhere", [f"{name}_converted" for name in GREEKS]].to_numpy(float)).all()
-    assert found.loc["elsewhere", "gamma_venue"] == _BYBIT["gamma"]
-    assert found.loc["elsewhere", "delta"] == found.loc["bybit", "delta"]
+    result = chain.greeks(rows).set_index("exchange")
+    assert result["venue_unit"].to_dict() == {"bybit": "usd", "elsewhere": "unknown"}
+    assert np.isnan(result.loc["elsewhere", [f"{name}_converted" for name in GREEKS]].to_numpy(float)).all()
+    assert result.loc["elsewhere", "gamma_venue"] == _BYBIT["gamma"]
+    assert result.loc["elsewhere", "delta"] == result.loc["bybit", "delta"]
     with pytest.raises(ValueError, match="venue_units has okx, which the chain does not have"):
         chain.greeks(rows, venue_units={"okx": "coin"})

@@ -102,11 +102,11 @@ def test_a_fit_beyond_half_the_spread_at_the_money_is_flagged():
     flagged = {}
     for shift in (0.0, 0.03):
         moved = table.assign(iv=table["iv"] + np.where(near, 0.0, shift))
-        found = surface.from_chain(moved, method="essvi", weights="equal")
-        assert (found["atm_half_spread_vol"] > 0).all()
+        result = surface.from_chain(moved, method="essvi", weights="equal")
+        assert (result["atm_half_spread_vol"] > 0).all()
         # The middle of bid and ask at the money is 0.6 throughout.
-        over = abs(smile.iv(found, 0.0) - 0.6) > found["atm_half_spread_vol"]
-        flagged[shift] = ((found["status"] & np.int32(Status.OFF_AT_THE_MONEY)) != 0).to_numpy()
+        over = abs(smile.iv(result, 0.0) - 0.6) > result["atm_half_spread_vol"]
+        flagged[shift] = ((result["status"] & np.int32(Status.OFF_AT_THE_MONEY)) != 0).to_numpy()
         np.testing.assert_array_equal(flagged[shift], over)
     assert not flagged[0.0].any()
     assert flagged[0.03].any()
@@ -155,14 +155,14 @@ def test_skew_stickiness_of_a_history():
             ]
             parts += [pd.DataFrame(made | side) for side in sides]
     chains = pd.concat(parts, ignore_index=True).assign(open_interest=1.0, symbol="BTC", exchange="deribit")
-    found = surface.history(chains, tenors=["30d"], points=["rr25"]).isel(tenor=0)
-    np.testing.assert_allclose(found["skew"], skew, rtol=0.02)
-    np.testing.assert_allclose(found["forward"], spots, rtol=1e-9)
-    assert float(found["spot_beta"]) == pytest.approx(ratio * skew, rel=0.01)
-    assert float(found["skew_stickiness"]) == pytest.approx(ratio, rel=0.02)
-    assert 0.0 < float(found["skew_stickiness_error"]) < 0.02
+    result = surface.history(chains, tenors=["30d"], points=["rr25"]).isel(tenor=0)
+    np.testing.assert_allclose(result["skew"], skew, rtol=0.02)
+    np.testing.assert_allclose(result["forward"], spots, rtol=1e-9)
+    assert float(result["spot_beta"]) == pytest.approx(ratio * skew, rel=0.01)
+    assert float(result["skew_stickiness"]) == pytest.approx(ratio, rel=0.02)
+    assert 0.0 < float(result["skew_stickiness_error"]) < 0.02
     fell, slow = moves[1:] - moves[1:].mean(), np.diff(levels) - np.diff(levels).mean()
-    assert float(found["spot_beta"]) == pytest.approx((fell @ slow) / (fell @ fell), rel=0.01)
+    assert float(result["spot_beta"]) == pytest.approx((fell @ slow) / (fell @ fell), rel=0.01)
 
 
 def carried(names: list[str], rate: float, basis: float = 0.0) -> pd.DataFrame:
@@ -189,10 +189,10 @@ def test_forwards_beyond_the_fits_use_quotes_or_the_outer_carry(names):
     assert (fitted["status"].isel(expiry=0) == Status.NEAR_EXPIRY).all()
     np.testing.assert_allclose(fitted["forward"].isel(expiry=0), 100_050.0)
     assert float(fitted["spot"].max()) == float(fitted["spot"].min()) == 1e5
-    found = surface.at(fitted, ["2026-03-06T08:00Z", "2026-12-25T08:00Z"])["forward"]
+    result = surface.at(fitted, ["2026-03-06T08:00Z", "2026-12-25T08:00Z"])["forward"]
     days = (pd.Timestamp("2026-12-25T08:00Z") - pd.Timestamp("2026-03-06T07:15Z")) / pd.Timedelta(365, "D")
-    np.testing.assert_allclose(found.isel(expiry=0), 100_050.0)
-    np.testing.assert_allclose(found.isel(expiry=1), 1e5 * np.exp(0.1 * days), rtol=1e-9)
+    np.testing.assert_allclose(result.isel(expiry=0), 100_050.0)
+    np.testing.assert_allclose(result.isel(expiry=1), 1e5 * np.exp(0.1 * days), rtol=1e-9)
     early = surface.at(fitted, "2026-03-06T07:30Z")["forward"]
     np.testing.assert_allclose(early, 1e5 * (1.0005 ** (1 / 3)), rtol=1e-9)
 

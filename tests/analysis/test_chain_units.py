@@ -30,11 +30,11 @@ BOTH = pd.concat([INVERSE, LINEAR], ignore_index=True)
 
 @pytest.mark.parametrize("discount", [1.0, "fit"])
 def test_each_venue_has_the_forward_of_its_own_unit(discount):
-    found = chain.forwards(BOTH, discount=discount)
-    assert found["exchange"].to_numpy().tolist() == ["bybit", "deribit"]
-    np.testing.assert_allclose(found["forward"].squeeze(), [62400.0, 62500.0], rtol=1e-12)
-    assert (found["forward_source"] == "parity").all()
-    np.testing.assert_allclose(found["discount"].squeeze(), [1.0, 1.0], rtol=1e-12)
+    result = chain.forwards(BOTH, discount=discount)
+    assert result["exchange"].to_numpy().tolist() == ["bybit", "deribit"]
+    np.testing.assert_allclose(result["forward"].squeeze(), [62400.0, 62500.0], rtol=1e-12)
+    assert (result["forward_source"] == "parity").all()
+    np.testing.assert_allclose(result["discount"].squeeze(), [1.0, 1.0], rtol=1e-12)
 
 
 def test_one_venue_with_both_kinds_pairs_coin_with_coin():
@@ -129,9 +129,9 @@ def test_a_venue_without_quotes_next_to_one_that_has_them():
     bare = LINEAR.drop(columns=["bid_usd", "ask_usd"]).assign(exchange="okx")
     true = black76.price(62400.0, bare["strike"], years, 0.6, bare["side"])
     bare["iv"] = black76.implied_vol(true, 62000.0, bare["strike"], years, bare["side"]).iv
-    found = chain.forwards(pd.concat([marks, bare, LINEAR], ignore_index=True))
-    assert (found["forward_source"] == "parity").all()
-    np.testing.assert_allclose(found["forward"].squeeze(), [62400.0, 62500.0, 62400.0], rtol=1e-9)
+    result = chain.forwards(pd.concat([marks, bare, LINEAR], ignore_index=True))
+    assert (result["forward_source"] == "parity").all()
+    np.testing.assert_allclose(result["forward"].squeeze(), [62400.0, 62500.0, 62400.0], rtol=1e-9)
 
 
 @pytest.mark.parametrize(("dates", "hours"), [(None, 32.0), (True, 32.0), (False, 24.0)])
@@ -187,5 +187,5 @@ def test_forward_must_be_positive():
     """Calls of 1 USD and puts of 99,000 USD imply a forward of −37,000 USD by parity, which is not used."""
     rows = priced("usd").assign(iv=0.5)
     rows["mark_usd"] = np.where(rows["side"] == "call", 1.0, 99_000.0)
-    found = chain.forwards(rows)
-    assert (found["forward"].item(), found["forward_source"].item()) == (62_000.0, "spot")
+    result = chain.forwards(rows)
+    assert (result["forward"].item(), result["forward_source"].item()) == (62_000.0, "spot")

@@ -106,7 +106,7 @@ def test_realised_carry_in_coin_and_usd_equals_the_loop(symbol: str, contracts: 
     global _mean_entry
     rates, prices = _market(5)
     start, end = prices["time"].values[[0, -1]]
-    found = funding.realised_carry(
+    result = funding.realised_carry(
         rates, "a", "b", pd.Timestamp(start), pd.Timestamp(end), fee_bps=FEE, contracts=contracts,
         prices=prices, leg_usd=LEG,
     ).sel(symbol=symbol)  # fmt: skip
@@ -118,10 +118,10 @@ def test_realised_carry_in_coin_and_usd_equals_the_loop(symbol: str, contracts: 
         settle = prices.sel(symbol="BTC", exchange=venue).values
         paid = rates.sel(symbol=symbol, exchange=venue).values
         coins, usd = _loop(paid, own.sel(exchange=venue).values, settle, kind, direction)
-        assert float(found[f"{leg}_usd"]) == pytest.approx(usd, rel=1e-9)
-        assert float(found[f"{leg}_coin"]) == pytest.approx(coins, rel=1e-9, nan_ok=True)
+        assert float(result[f"{leg}_usd"]) == pytest.approx(usd, rel=1e-9)
+        assert float(result[f"{leg}_coin"]) == pytest.approx(coins, rel=1e-9, nan_ok=True)
         total += usd
-    assert float(found["net_usd"]) == pytest.approx(total, rel=1e-9)
+    assert float(result["net_usd"]) == pytest.approx(total, rel=1e-9)
     with pytest.raises(ValueError, match="needs prices="):
         funding.realised_carry(rates, "a", "b", start, end, fee_bps=FEE, contracts={"a": "inverse"})
 
@@ -196,13 +196,13 @@ def test_payment_without_an_interval_is_in_coin_sums(kind: str) -> None:
     """The payments of 01:00 to 05:00 are 1, 1, 3, 1 and 1 bps; the interval of the third is not known."""
     nan = np.nan
     panel = _one_coin_on_two_venues([8.0, 8.0, 8.0, nan, 8.0, 8.0], [nan, nan, nan, 3.0, nan, nan])
-    found = funding.realised_carry(
+    result = funding.realised_carry(
         panel, "b", "a", panel["time"].values[0], panel["time"].values[-1],
         fee_bps=0.0, contracts={"a": kind}, prices=_constant(panel, 50_000.0), leg_usd=LEG,
     ).sel(symbol="BTC")  # fmt: skip
-    assert found["net_bps"].item() == pytest.approx(7.0)
-    assert found["short_usd"].item() == pytest.approx(7.0 * LEG / 1e4)
-    assert found["net_usd"].item() == pytest.approx(7.0 * LEG / 1e4)
+    assert result["net_bps"].item() == pytest.approx(7.0)
+    assert result["short_usd"].item() == pytest.approx(7.0 * LEG / 1e4)
+    assert result["net_usd"].item() == pytest.approx(7.0 * LEG / 1e4)
 
 
 def test_coin_sums_omit_the_same_payments_as_bps_sums() -> None:
@@ -212,12 +212,12 @@ def test_coin_sums_omit_the_same_payments_as_bps_sums() -> None:
     times[6] = times[5] + np.timedelta64(10, "m")  # 10 minutes after the one before
     twice = panel.assign_coords(time=times)
     options = {"fee_bps": 0.0, "prices": _constant(twice, 50_000.0), "leg_usd": LEG}
-    found = funding.realised_carry(
+    result = funding.realised_carry(
         twice, "b", "a", times[0], times[-1], overlap="nan", min_cover=0.8, **options
     )
-    found = found.sel(symbol="BTC")
-    assert found["net_bps"].item() == pytest.approx(10.0)
-    assert found["net_usd"].item() == pytest.approx(10.0 * LEG / 1e4)
+    result = result.sel(symbol="BTC")
+    assert result["net_bps"].item() == pytest.approx(10.0)
+    assert result["net_usd"].item() == pytest.approx(10.0 * LEG / 1e4)
     few = funding.realised_carry(
         twice, "b", "a", times[0], times[-1], overlap="nan", min_cover=0.99, **options
     )

@@ -33,15 +33,15 @@ def made() -> pd.DataFrame:
 
 
 def test_spread_and_depth_of_two_books() -> None:
-    found = depth.by_band(made(), [5.0, 10.0, 25.0]).squeeze(["symbol", "exchange"])
-    np.testing.assert_allclose(found["mid_usd"], [100.0, 200.0])
-    np.testing.assert_allclose(found["spread_bps"], [10.0, 10.0])
-    first = found.isel(time=0)
+    result = depth.by_band(made(), [5.0, 10.0, 25.0]).squeeze(["symbol", "exchange"])
+    np.testing.assert_allclose(result["mid_usd"], [100.0, 200.0])
+    np.testing.assert_allclose(result["spread_bps"], [10.0, 10.0])
+    first = result.isel(time=0)
     np.testing.assert_allclose(first["visible_usd"], [[199.9, 299.8, 299.8], [100.05, 100.05, 400.65]])
     # Bids reach 30 bps and asks 20: the last band is complete on the side of the bids alone.
     assert first["complete"].values.tolist() == [[True, True, True], [True, True, False]]
     np.testing.assert_allclose(first["depth_usd"], [[199.9, 299.8, 299.8], [100.05, 100.05, np.nan]])
-    second = found.isel(time=1)
+    second = result.isel(time=1)
     np.testing.assert_allclose(second["visible_usd"], [[199.9] * 3, [400.2] * 3])
     assert second["complete"].values.tolist() == [[True, False, False]] * 2
 
@@ -49,10 +49,10 @@ def test_spread_and_depth_of_two_books() -> None:
 def test_a_book_of_one_side_has_neither_mid_nor_depth() -> None:
     rows = made()
     rows = rows[(rows["time"] == FIRST) | (rows["side"] == "bid")]
-    found = depth.by_band(rows, [5.0]).squeeze(["symbol", "exchange", "depth_bps"])
-    np.testing.assert_allclose(found["mid_usd"], [100.0, np.nan])
-    np.testing.assert_allclose(found["depth_usd"].isel(time=1), [np.nan, np.nan])
-    assert not found["complete"].isel(time=1).any()
+    result = depth.by_band(rows, [5.0]).squeeze(["symbol", "exchange", "depth_bps"])
+    np.testing.assert_allclose(result["mid_usd"], [100.0, np.nan])
+    np.testing.assert_allclose(result["depth_usd"].isel(time=1), [np.nan, np.nan])
+    assert not result["complete"].isel(time=1).any()
     bids = depth.by_band(rows[rows["side"] == "bid"], [5.0])
     assert bids["mid_usd"].isnull().all()
     assert bids["visible_usd"].isnull().all()
@@ -62,9 +62,9 @@ def test_venues_without_a_book_at_a_time_are_nan() -> None:
     rows = pd.concat(
         [made(), side("bid", [(99.0, 1.0)], venue="bybit"), side("ask", [(101.0, 1.0)], venue="bybit")]
     )
-    found = depth.by_band(rows.sample(frac=1.0, random_state=1), [150.0])
-    assert found.sizes == {"symbol": 1, "exchange": 2, "time": 2, "side": 2, "depth_bps": 1}
-    bybit = found.sel(symbol="BTC", exchange="bybit", depth_bps=150.0)
+    result = depth.by_band(rows.sample(frac=1.0, random_state=1), [150.0])
+    assert result.sizes == {"symbol": 1, "exchange": 2, "time": 2, "side": 2, "depth_bps": 1}
+    bybit = result.sel(symbol="BTC", exchange="bybit", depth_bps=150.0)
     np.testing.assert_allclose(bybit["spread_bps"], [200.0, np.nan])
     np.testing.assert_allclose(bybit["visible_usd"], [[99.0, 101.0], [np.nan, np.nan]])
     assert not bybit["complete"].any()
@@ -72,8 +72,8 @@ def test_venues_without_a_book_at_a_time_are_nan() -> None:
 
 def test_book_depth_and_slippage_equal_those_of_depth_history() -> None:
     """A book of 10 bps with 299.8 USD of bids: an order of 199.9 USD is filled within 5 bps."""
-    found = depth.by_band(made(), [5.0, 10.0])["depth_usd"].sel(symbol="BTC", exchange="okx").isel(time=0)
-    cost = funding.slippage_bps(found, 199.9)
+    result = depth.by_band(made(), [5.0, 10.0])["depth_usd"].sel(symbol="BTC", exchange="okx").isel(time=0)
+    cost = funding.slippage_bps(result, 199.9)
     assert 0.0 < float(cost.sel(side="bid")) <= 5.0
 
 
@@ -82,12 +82,12 @@ def test_a_book_of_the_sample_agrees_with_its_depth() -> None:
     book = sample.open().latest(
         "orderbook_book", at, within=pd.Timedelta(1, "h"), symbols=["BTC"], venues=["binance"]
     )
-    found = depth.by_band(book, [10.0, 25.0]).squeeze()
-    mid = float(found["mid_usd"])
+    result = depth.by_band(book, [10.0, 25.0]).squeeze()
+    mid = float(result["mid_usd"])
     bids = book[book["side"] == "bid"]
     near = bids[bids["price_usd"] >= mid * (1.0 - 10e-4)]
     expected = float((near["price_usd"] * near["size"]).sum())
-    assert float(found["visible_usd"].sel(side="bid", depth_bps=10.0)) == pytest.approx(expected)
+    assert float(result["visible_usd"].sel(side="bid", depth_bps=10.0)) == pytest.approx(expected)
 
 
 def test_impossible_books_are_rejected() -> None:

@@ -45,17 +45,17 @@ def quote(table: pd.DataFrame, expiry: pd.Timestamp, strike: float, side: str, n
 
 @pytest.mark.parametrize("unit", ["usd", "coin"])
 def test_consistent_prices_have_no_executable_arbitrage(unit):
-    found = chain.executable(market(unit), **FREE)
-    assert found.empty
-    assert list(found.columns)[:5] == ["symbol", "exchange", "time", "kind", "expiry"]
+    result = chain.executable(market(unit), **FREE)
+    assert result.empty
+    assert list(result.columns)[:5] == ["symbol", "exchange", "time", "kind", "expiry"]
 
 
 def test_butterfly_profit_equals_hand_calculation():
     """The 100 call bid raised to 9: half of the 90 and half of the 110 cost less."""
     table = put(market("usd"), NEAR, 100.0, "call", bid_usd=9.0, ask_usd=9.2)
     low, high = (quote(table, NEAR, k, "call", "ask_usd") for k in (90.0, 110.0))
-    found = chain.executable(table, **FREE)
-    row = found[(found["kind"] == "butterfly")].iloc[0]
+    result = chain.executable(table, **FREE)
+    row = result[(result["kind"] == "butterfly")].iloc[0]
     assert row["gross_usd"] == pytest.approx(9.0 - (low + high) / 2, rel=1e-12)
     assert row["size_coin"] == 5.0
     assert row["net_usd"] == row["gross_usd"]
@@ -116,15 +116,15 @@ def test_box_and_parity_lock_in_the_difference_of_forwards():
     table = table[table["strike"].isin([80.0, 110.0])]
     table = put(table, NEAR, 110.0, "call", bid_usd=price, ask_usd=price)
     futures = pd.DataFrame({"expiry": [NEAR, FAR], "bid_usd": [99.9, 101.9], "ask_usd": [100.1, 102.1]})
-    found = chain.executable(table, futures=futures, **FREE).set_index("kind")
+    result = chain.executable(table, futures=futures, **FREE).set_index("kind")
     sold = 110.0 + price - quote(table, NEAR, 110.0, "put", "ask_usd")
-    assert found.loc["box", "gross_usd"] == pytest.approx(sold - 100.0, rel=1e-9)
-    assert found.loc["parity", "gross_usd"] == pytest.approx(sold - 100.1, rel=1e-9)
-    assert found.loc["parity", "legs"].endswith("buy 1 future at 100.1")
+    assert result.loc["box", "gross_usd"] == pytest.approx(sold - 100.0, rel=1e-9)
+    assert result.loc["parity", "gross_usd"] == pytest.approx(sold - 100.1, rel=1e-9)
+    assert result.loc["parity", "legs"].endswith("buy 1 future at 100.1")
     for side, locked in (("bid_usd", True), ("ask_usd", False)):
-        found = chain.executable(table, futures=futures.assign(**{side: np.nan}), **FREE).set_index("kind")
-        assert ("parity" in found.index) == locked, "the future is bought at its ask"
-        assert found.loc["box", "gross_usd"] == pytest.approx(sold - 100.0, rel=1e-9)
+        result = chain.executable(table, futures=futures.assign(**{side: np.nan}), **FREE).set_index("kind")
+        assert ("parity" in result.index) == locked, "the future is bought at its ask"
+        assert result.loc["box", "gross_usd"] == pytest.approx(sold - 100.0, rel=1e-9)
 
 
 def _paid(legs: str, s: np.ndarray) -> np.ndarray:
@@ -150,12 +150,12 @@ def test_legs_paid_in_coin_lock_in_the_profit_at_any_price_of_the_coin():
     table = table[table["strike"].isin([80.0, 110.0])]
     table = put(table, NEAR, 110.0, "call", bid_coin=price, ask_coin=price)
     futures = pd.DataFrame({"expiry": [NEAR, FAR], "bid_usd": [99.9, 101.9], "ask_usd": [100.1, 102.1]})
-    found = chain.executable(table, futures=futures, **FREE).set_index("kind")
+    result = chain.executable(table, futures=futures, **FREE).set_index("kind")
     s = np.array([20.0, 60.0, 80.0, 95.0, 110.0, 150.0, 1_000.0])
     for kind, gross in (("box", 0.845), ("parity", 1.0521)):
-        assert found.loc[kind, "gross_usd"] == pytest.approx(gross, abs=5e-4), kind
+        assert result.loc[kind, "gross_usd"] == pytest.approx(gross, abs=5e-4), kind
         # Legs are written with six digits of the price and eight of the quantity.
-        np.testing.assert_allclose(_paid(found.loc[kind, "legs"], s), gross / 100.0, atol=1e-5)
+        np.testing.assert_allclose(_paid(result.loc[kind, "legs"], s), gross / 100.0, atol=1e-5)
     charged = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.001)
     assert charged.set_index("kind").loc["parity", "fees_usd"] == pytest.approx(0.11, rel=1e-9)
 
@@ -167,8 +167,8 @@ def test_calendar_profit_equals_hand_calculation(unit):
     far = quote(table, FAR, 100.0, "call", f"ask_{unit}")
     bid = far * 1.1
     table = put(table, NEAR, 100.0, "call", **{f"bid_{unit}": bid, f"ask_{unit}": bid * 1.01})
-    found = chain.executable(table, **FREE)
-    row = found[(found["kind"] == "calendar") & (found["side"] == "call")].iloc[0]
+    result = chain.executable(table, **FREE)
+    row = result[(result["kind"] == "calendar") & (result["side"] == "call")].iloc[0]
     expected = bid - far / 1.02 if unit == "usd" else (bid - far) * 100.0
     assert row["gross_usd"] == pytest.approx(expected, rel=1e-9)
     assert row["far_expiry"] == FAR
@@ -189,8 +189,8 @@ def test_an_arbitrage_across_expiries_needs_the_later_one_to_be_later() -> None:
     dear = both.assign(bid_coin=both["bid_coin"].where(both["expiry"] == far, 0.9))
     dear["ask_coin"] = dear["ask_coin"].where(dear["expiry"] == far, 0.95)
     for order in (dear, dear[::-1]):
-        found = chain.executable(order)
-        calendars = found[found["kind"] == "calendar"]
+        result = chain.executable(order)
+        calendars = result[result["kind"] == "calendar"]
         assert len(calendars) > 0
         assert (calendars["expiry"] < calendars["far_expiry"]).all()
 
@@ -284,8 +284,8 @@ def test_arbitrage_is_listed_only_if_no_distribution_prices_the_quotes(inverse):
     """
     made = drawn(3, 400)
     table, futures = as_table(made, inverse)
-    found = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.0)
-    listed, compared = set(found["symbol"]), {True: 0, False: 0}
+    result = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.0)
+    listed, compared = set(result["symbol"]), {True: 0, False: 0}
     for number, one in enumerate(made):
         if one["inverse"] != inverse:
             continue
@@ -295,15 +295,15 @@ def test_arbitrage_is_listed_only_if_no_distribution_prices_the_quotes(inverse):
         compared[violation > 0.5e-5] += 1
         assert (f"C{number}" in listed) == (violation > 0.5e-5), (number, violation)
     assert min(compared.values()) > 40
-    assert {"portfolio", "vertical", "butterfly", "box", "parity"} <= set(found["kind"])
+    assert {"portfolio", "vertical", "butterfly", "box", "parity"} <= set(result["kind"])
 
 
 @pytest.mark.parametrize("inverse", [False, True])
 def test_arbitrage_portfolio_never_loses(inverse):
     """The trades as they are written, paid and settled at prices from 1,000 USD to 10 million."""
     table, futures = as_table(drawn(5, 500, absent=0.7), inverse)
-    found = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.0)
-    portfolios = found[found["kind"] == "portfolio"]
+    result = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.0)
+    portfolios = result[result["kind"] == "portfolio"]
     assert len(portfolios) >= 5
     assert portfolios["legs"].str.contains("future").any()
     ends = np.concatenate([np.geomspace(1e3, 1e7, 400), STRIKES])
@@ -349,8 +349,8 @@ def test_profits_with_an_interest_rate_equal_hand_calculation():
     put_ask = quote(table, NEAR, 100.0, "put", "ask_usd")
     bid = put_ask + 1.0
     table = put(table, NEAR, 100.0, "call", bid_usd=bid, ask_usd=bid + 0.1)
-    found = chain.executable(table, futures=futures, interest_rate=rate, **FREE)
-    parity = found[found["kind"] == "parity"].iloc[0]
+    result = chain.executable(table, futures=futures, interest_rate=rate, **FREE)
+    parity = result[result["kind"] == "parity"].iloc[0]
     # Sold at 1 now, which is 1/factor at expiry; bought at 100.1: the profit of expiry, discounted.
     assert parity["gross_usd"] == pytest.approx(factor * (100.0 + 1.0 / factor - 100.1), rel=1e-9)
     assert "buy 1 future at 100.1" in parity["legs"]

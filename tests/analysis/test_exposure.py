@@ -77,33 +77,33 @@ class TestToyChain:
             curve = exposure.max_pain(toy, settle=settle)["pain"]
             assert curve.dims == ("expiry", "strike")
             for strike in (90, 100, 110):
-                got = curve.sel(strike=strike).item()
-                assert got == pytest.approx(expected(f"pain_{settle}_at_{strike}"), rel=1e-15)
-        found = exposure.max_pain(toy)
-        assert found["max_pain"].item() == expected("max_pain_strike_usd")
-        assert found["lower"].item() == found["upper"].item() == 100.0
-        assert found["max_pain"].attrs["units"] == "USD"
+                actual = curve.sel(strike=strike).item()
+                assert actual == pytest.approx(expected(f"pain_{settle}_at_{strike}"), rel=1e-15)
+        result = exposure.max_pain(toy)
+        assert result["max_pain"].item() == expected("max_pain_strike_usd")
+        assert result["lower"].item() == result["upper"].item() == 100.0
+        assert result["max_pain"].attrs["units"] == "USD"
         rows = [
             {"strike": k, "side": s, "open_interest": 10.0} for k in (90.0, 110.0) for s in ("call", "put")
         ]
-        found = exposure.max_pain(table(rows))
-        assert [found[name].item() for name in ("lower", "upper", "max_pain")] == [90.0, 110.0, 100.0]
+        result = exposure.max_pain(table(rows))
+        assert [result[name].item() for name in ("lower", "upper", "max_pain")] == [90.0, 110.0, 100.0]
 
     def test_history_has_gamma_vanna_and_charm_in_documented_units(self, toy: pd.DataFrame):
         """Each option alone at two times; a fall of spot per day is a second, higher chain."""
         later = toy.assign(time=NOW + pd.Timedelta("1D"), underlying_price=104.0)
-        found = exposure.history(pd.concat([toy, later]), by=["strike", "side"])
-        assert found.sizes["time"] == 2
+        result = exposure.history(pd.concat([toy, later]), by=["strike", "side"])
+        assert result.sizes["time"] == 2
         for at, (chain, years) in enumerate(((toy, YEARS), (later, YEARS - 1 / 365))):
             for row in chain.itertuples():
-                f, here = row.underlying_price, found.isel(time=at).sel(strike=row.strike, side=row.side)
+                f, here = row.underlying_price, result.isel(time=at).sel(strike=row.strike, side=row.side)
                 greeks = black76.greeks(
                     f, row.strike, years, row.iv, row.side, which=["gamma", "vanna", "charm"]
                 )
                 for name, unit in (("gamma", f * f * 0.01), ("vanna", f * 0.01), ("charm", f / 365)):
                     expected_usd = greeks[name] * unit * row.open_interest
                     assert here[f"{name}_usd"].item() == pytest.approx(expected_usd, rel=1e-9)
-        assert found["vanna_usd"].attrs["units"] == "USD per point of volatility"
+        assert result["vanna_usd"].attrs["units"] == "USD per point of volatility"
 
     def test_put_call_ratios(self, toy: pd.DataFrame):
         ratio = exposure.put_call_ratio(toy)["put_call_ratio"]
@@ -121,8 +121,8 @@ class TestToyChain:
     def test_put_call_by_volume(self, toy: pd.DataFrame):
         traded = toy.assign(volume=np.where(toy["side"] == "put", 3.0, 2.0), exchange="okx")
         calls, puts = (toy["side"] == "call").sum(), (toy["side"] == "put").sum()
-        found = exposure.put_call_ratio(traded, weight="volume", contract_size={"okx": 0.01})
-        assert found["put_call_ratio"].item() == pytest.approx(1.5 * puts / calls)
+        result = exposure.put_call_ratio(traded, weight="volume", contract_size={"okx": 0.01})
+        assert result["put_call_ratio"].item() == pytest.approx(1.5 * puts / calls)
         lost = traded.assign(iv=traded["iv"].mask(traded["strike"] == traded["strike"].min()))
         bare = lost.drop(columns="volume")
         held = [exposure.open_interest(one)["open_interest"] for one in (bare, clean(bare))]
@@ -173,28 +173,28 @@ class TestZeroGamma:
             {"strike": 110.0, "side": "call", "open_interest": 10.0},
             {"strike": 90.0, "side": "put", "open_interest": 10.0},
         ]
-        found = exposure.zero_gamma(table(rows), dealer=DEALER)
-        level = found["price_usd"].item()
+        result = exposure.zero_gamma(table(rows), dealer=DEALER)
+        level = result["price_usd"].item()
         gammas = [
             black76.greeks(level, k, YEARS, 0.5, "call", which=["gamma"])["gamma"] for k in (90.0, 110.0)
         ]
         assert gammas[0] == pytest.approx(gammas[1], rel=1e-9)
         # equal densities at d1 of opposite sign: ln(F²/(90·110)) = -σ²T
         assert level == pytest.approx(math.sqrt(9900.0) * math.exp(-0.5 * 0.25 * YEARS), rel=1e-10)
-        assert found["ratio"].item() == pytest.approx(level / 100.0, rel=1e-12)
+        assert result["ratio"].item() == pytest.approx(level / 100.0, rel=1e-12)
         lopsided = [rows[0], rows[1] | {"open_interest": 20.0}]
         both = pd.concat([table(rows, exchange="okx"), table(lopsided, exchange="derive")])
-        found = exposure.zero_gamma(both, dealer=DEALER)["ratio"]
-        assert found.dims == ("exchange",)
+        result = exposure.zero_gamma(both, dealer=DEALER)["ratio"]
+        assert result.dims == ("exchange",)
         alone = exposure.zero_gamma(table(rows), dealer=DEALER)["ratio"]
         # numpy computes one value and several by different instructions on some processors
-        assert found.sel(exchange="okx").item() == pytest.approx(alone.item(), rel=1e-14)
-        assert found.sel(exchange="derive").item() > found.sel(exchange="okx").item()
+        assert result.sel(exchange="okx").item() == pytest.approx(alone.item(), rel=1e-14)
+        assert result.sel(exchange="derive").item() > result.sel(exchange="okx").item()
         rows = [{"strike": 110.0, "side": "call", "open_interest": 10.0}]
         for expiry in (MONTH, NOW + pd.Timedelta("3h")):  # of which nothing is left at 30 % from the strike
-            found = exposure.zero_gamma(table(rows, expiry=expiry), dealer=DEALER)
-            assert math.isnan(found["ratio"].item())
-            assert math.isnan(found["price_usd"].item())
+            result = exposure.zero_gamma(table(rows, expiry=expiry), dealer=DEALER)
+            assert math.isnan(result["ratio"].item())
+            assert math.isnan(result["price_usd"].item())
 
 
 class TestMissing:

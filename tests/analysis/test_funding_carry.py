@@ -21,17 +21,17 @@ def _realised(panel, start, end, fee_bps=0.0, **options):
 
 def test_pair_earns_the_settlements_of_its_holding_time():
     """Long pays −1, 2, 3; short receives 4, 5, −6: 5 + 3 − 9 = −1, less 2 × (4.5 + 2.5) of fees."""
-    found = _realised(_pair([-1.0, 2.0, 3.0], [4.0, 5.0, -6.0]), "2026-01-01", "2026-01-02", FEES)
-    assert float(found["long_bps"]) == -4.0
-    assert float(found["short_bps"]) == 3.0
-    assert float(found["gross_bps"]) == -1.0
-    assert float(found["cost_bps"]) == 14.0
-    assert float(found["net_bps"]) == -15.0
+    result = _realised(_pair([-1.0, 2.0, 3.0], [4.0, 5.0, -6.0]), "2026-01-01", "2026-01-02", FEES)
+    assert float(result["long_bps"]) == -4.0
+    assert float(result["short_bps"]) == 3.0
+    assert float(result["gross_bps"]) == -1.0
+    assert float(result["cost_bps"]) == 14.0
+    assert float(result["net_bps"]) == -15.0
     # -15 bps in one day are -0.0015 × 365 a year.
-    assert float(found["net_apr"]) == pytest.approx(-0.5475)
-    assert found["net_apr"].attrs == {"units": "1/year"}
-    assert int(found["long_settlements"]) == int(found["short_settlements"]) == 3
-    assert int(found["status"]) == 0
+    assert float(result["net_apr"]) == pytest.approx(-0.5475)
+    assert result["net_apr"].attrs == {"units": "1/year"}
+    assert int(result["long_settlements"]) == int(result["short_settlements"]) == 3
+    assert int(result["status"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_pair_earns_the_settlements_of_its_holding_time():
     ],
 )
 def test_settlements_count_after_the_entry_up_to_the_exit(entry, exit_, gross, settlements):
-    found = _realised(_pair([0.0] * 4, [1.0, 2.0, 4.0, 8.0]), entry, exit_)
-    assert float(found["gross_bps"]) == gross
-    assert int(found["short_settlements"]) == settlements
+    result = _realised(_pair([0.0] * 4, [1.0, 2.0, 4.0, 8.0]), entry, exit_)
+    assert float(result["gross_bps"]) == gross
+    assert int(result["short_settlements"]) == settlements
 
 
 @pytest.mark.parametrize(
@@ -58,16 +58,16 @@ def test_settlements_count_after_the_entry_up_to_the_exit(entry, exit_, gross, s
     ],
 )
 def test_an_incomplete_span_gives_nan(short, exit_):
-    found = _realised(_pair([0.0] * 4, short), "2026-01-01", exit_)
-    assert np.isnan(found["net_bps"])
-    assert int(found["status"]) == FundingStatus.GAP
+    result = _realised(_pair([0.0] * 4, short), "2026-01-01", exit_)
+    assert np.isnan(result["net_bps"])
+    assert int(result["status"]) == FundingStatus.GAP
 
 
 def test_values_outside_the_span_do_not_affect_carry():
-    found = _realised(_pair([0.0] * 4, [1.0] * 4), "2025-12-31", "2026-01-01T16:00")
-    assert np.isnan(found["net_bps"])
-    found = _realised(_pair([0.0] * 2, [1.0] * 2), "2026-01-01", "2026-01-01T23:00")
-    assert float(found["gross_bps"]) == 2.0
+    result = _realised(_pair([0.0] * 4, [1.0] * 4), "2025-12-31", "2026-01-01T16:00")
+    assert np.isnan(result["net_bps"])
+    result = _realised(_pair([0.0] * 2, [1.0] * 2), "2026-01-01", "2026-01-01T23:00")
+    assert float(result["gross_bps"]) == 2.0
     # Rates that swap: the best pair changes each time, what is held pays it all back.
     panel = _pair([1.0, -1.0] * 3, [-1.0, 1.0] * 3)
     assert float(funding.best_pair(panel)["spread_bps_8h"].sum()) == 12.0
@@ -116,16 +116,16 @@ def test_break_even_uses_the_persistent_spread():
     """An autoregression is fully persistent: from the last spread on, its decay has paid 14 bps by then."""
     spread = _persistent(3_000)
     spread[-1] = 4.0
-    found = _even(_pair(np.zeros(spread.size), spread))
-    assert float(found["cost_bps"]) == 14.0
-    assert float(found["half_life_hours"]) == pytest.approx(24.0, rel=0.25)
-    assert float(found["half_life_low_hours"]) < 24.0 < float(found["half_life_high_hours"])
-    mean, start, hours = (float(found[name]) for name in ("mean_bps_8h", "start_bps_8h", "breakeven_hours"))
+    result = _even(_pair(np.zeros(spread.size), spread))
+    assert float(result["cost_bps"]) == 14.0
+    assert float(result["half_life_hours"]) == pytest.approx(24.0, rel=0.25)
+    assert float(result["half_life_low_hours"]) < 24.0 < float(result["half_life_high_hours"])
+    mean, start, hours = (float(result[name]) for name in ("mean_bps_8h", "start_bps_8h", "breakeven_hours"))
     assert mean < start <= 4.0
-    kappa = np.log(2.0) / float(found["half_life_hours"])
+    kappa = np.log(2.0) / float(result["half_life_hours"])
     earned = mean * hours / 8 + (start - mean) * (1 - np.exp(-kappa * hours)) / (8 * kappa)
     assert earned == pytest.approx(14.0, rel=1e-9)
-    assert int(found["status"]) == 0
+    assert int(result["status"]) == 0
 
 
 def test_break_even_ignores_the_noise_of_a_spread():
@@ -134,15 +134,15 @@ def test_break_even_ignores_the_noise_of_a_spread():
     stays = lfilter([1.0], [1.0, -(0.5 ** (1 / 9))], rng.standard_normal(6_000))
     spread = 5.0 + stays + 2.0 * rng.standard_normal(stays.size)
     spread[-1] = 15.0
-    found = _even(_pair(np.zeros(spread.size), spread))
-    mean = float(found["mean_bps_8h"])
-    assert (float(found["start_bps_8h"]) - mean) / (15.0 - mean) == pytest.approx(7 / 11, abs=0.06)
+    result = _even(_pair(np.zeros(spread.size), spread))
+    mean = float(result["mean_bps_8h"])
+    assert (float(result["start_bps_8h"]) - mean) / (15.0 - mean) == pytest.approx(7 / 11, abs=0.06)
 
 
 def test_undetermined_break_even_states_the_reason():
-    found = _even(_pair(_persistent(mean=2.0), np.zeros(270)))
-    assert float(found["breakeven_hours"]) == np.inf
-    assert int(found["status"]) & FundingStatus.UNREACHABLE
+    result = _even(_pair(_persistent(mean=2.0), np.zeros(270)))
+    assert float(result["breakeven_hours"]) == np.inf
+    assert int(result["status"]) & FundingStatus.UNREACHABLE
     short = _even(_pair(np.zeros(20), np.ones(20)))
     assert int(short["status"]) & FundingStatus.TOO_FEW
     assert np.isnan(short["breakeven_hours"])
@@ -151,8 +151,8 @@ def test_undetermined_break_even_states_the_reason():
     unknown = _even(_pair(np.zeros(270), spread))
     assert int(unknown["status"]) & FundingStatus.GAP
     assert np.isnan(unknown["breakeven_hours"])
-    found = _even(_pair(np.zeros(270), _persistent()), period="4h")
-    assert np.isnan(found["breakeven_hours"])
+    result = _even(_pair(np.zeros(270), _persistent()), period="4h")
+    assert np.isnan(result["breakeven_hours"])
 
 
 def test_unequal_intervals_and_samples_give_the_same_break_even():

@@ -34,13 +34,13 @@ def test_spread_that_turns_negative_breaks_even_early_or_never():
 @examples(10, 200)
 @given(st.floats(-20, 20), st.floats(0.1, 100), st.floats(-20, 20), st.floats(1.0, 500.0))
 def test_carry_at_break_even_equals_the_cost(spread, cost, mean, half_life):
-    found = hours_to_earn(spread, cost, mean, half_life)
-    if np.isfinite(found) and found < 1e5:
-        assert _integral(spread, mean, half_life, found) == pytest.approx(cost, rel=1e-6)
-        before = _integral(spread, mean, half_life, 0.9 * found)
+    result = hours_to_earn(spread, cost, mean, half_life)
+    if np.isfinite(result) and result < 1e5:
+        assert _integral(spread, mean, half_life, result) == pytest.approx(cost, rel=1e-6)
+        before = _integral(spread, mean, half_life, 0.9 * result)
         assert before < cost
     elif mean > 1e-6:
-        assert found > 1e4
+        assert result > 1e4
     else:
         assert max(_integral(spread, mean, half_life, h) for h in (1, 10, 100, 1_000, 1e4)) < cost
 
@@ -61,12 +61,12 @@ def test_limits_of_the_half_life():
     # The root of H/8 + (5 − 1)/8 (1 − e^(−κH))/κ = 20, and 5/(8κ) = 21.64, which is below 25.
     assert hours_to_earn(5.0, 20.0, 1.0, 24.0) == pytest.approx(52.184460935142, abs=1e-8)
     assert hours_to_earn(5.0, 25.0, 0.0, 24.0) == INF
-    found = hours_to_earn(np.array([5.0, np.nan, -1.0]), 20.0, np.array([5.0, 5.0, -1.0]), INF)
-    np.testing.assert_array_equal(found, [32.0, np.nan, INF])
+    result = hours_to_earn(np.array([5.0, np.nan, -1.0]), 20.0, np.array([5.0, 5.0, -1.0]), INF)
+    np.testing.assert_array_equal(result, [32.0, np.nan, INF])
     # 1 bps/8h that stays for long pays 1 bps after 8.04 h, whatever lies beyond.
     for mean in (-5e-324, -1e-12):
-        found = hours_to_earn(1.0, 1.0, mean, 500.0)
-        assert found == pytest.approx(8.0447, abs=1e-4)
+        result = hours_to_earn(1.0, 1.0, mean, 500.0)
+        assert result == pytest.approx(8.0447, abs=1e-4)
 
 
 def _depth(values):

@@ -28,10 +28,10 @@ def test_constant_settlements_sum_to_90_bps_in_30_days_across_interval_changes(c
     panel = series(np.ones(interval.size), hours=interval.cumsum())
     hours = panel.copy(data=interval).assign_attrs(units="h")
     if read == "inferred":
-        found = funding.infer_interval(panel)
-        hours = found["interval_hours"]
+        result = funding.infer_interval(panel)
+        hours = result["interval_hours"]
         assert attrs_of(hours) == {"units": "h"}
-        assert (found["changed"].sum(), found["missing"].sum()) == (len(changes) - 1, 0)
+        assert (result["changed"].sum(), result["missing"].sum()) == (len(changes) - 1, 0)
     accrued = funding.cumulative(panel.assign_coords(interval_hours=hours))
     assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
     assert float(accrued["covered_hours"][-1]) == 720.0

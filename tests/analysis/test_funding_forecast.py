@@ -50,26 +50,26 @@ def test_constant_spread_is_forecast_unchanged() -> None:
     """
     gross = 42.0 * 5.05 / 5.1 * (150 / 21) / (150 / 21 + 2.0)
     panel = market(np.broadcast_to(np.array([1.0, 3.0])[None, :, None], (1, 2, 200)))
-    found = _pair(funding.forecast_carry(panel, hold=WEEK, fee_bps=2.0).isel(symbol=0), "v00", "v01")
-    assert float(found["gross_bps"]) == pytest.approx(gross, rel=1e-9)
-    assert float(found["net_bps"]) == pytest.approx(gross - 8.0, rel=1e-9)
+    result = _pair(funding.forecast_carry(panel, hold=WEEK, fee_bps=2.0).isel(symbol=0), "v00", "v01")
+    assert float(result["gross_bps"]) == pytest.approx(gross, rel=1e-9)
+    assert float(result["net_bps"]) == pytest.approx(gross - 8.0, rel=1e-9)
     first = summed_history(panel, WEEK, "8h").first
     columns = np.arange(29 + (-29 - first) % 3, 179, 3)
     weight = 0.5 ** ((199 - columns) / 1095.0)
     lost = 0.5 * weight[columns < 50].sum() / weight.sum()
-    assert float(found["probability_net_positive"]) == pytest.approx(1.0 - lost, abs=0.01)
-    assert int(found["status"]) == FundingStatus.FEW_DECISIONS
+    assert float(result["probability_net_positive"]) == pytest.approx(1.0 - lost, abs=0.01)
+    assert int(result["status"]) == FundingStatus.FEW_DECISIONS
 
 
 def test_forecasts_of_opposite_directions_are_mirrored() -> None:
     paid, noise = _decaying(4, 300, 1), np.random.default_rng(6).standard_normal((1, 4, 300))
     marks = (100.0 + 0.1 * noise) * xr.ones_like(paid.drop_vars("interval_hours"))
-    found = funding.forecast_carry(paid, hold=WEEK, fee_bps=0.0, prices=marks.assign_attrs(units="USD"))
-    found = found.isel(symbol=0)
-    assert found.sizes["pair"] == 12
+    result = funding.forecast_carry(paid, hold=WEEK, fee_bps=0.0, prices=marks.assign_attrs(units="USD"))
+    result = result.isel(symbol=0)
+    assert result.sizes["pair"] == 12
     ends = [(f"{part}_low_bps", f"{part}_high_bps") for part in ("net", "funding", "price")]
     for long, short in (("v00", "v01"), ("v02", "v03")):
-        there, back = _pair(found, long, short), _pair(found, short, long)
+        there, back = _pair(result, long, short), _pair(result, short, long)
         for name, other in (("net_bps", "net_bps"), ("net_median_bps", "net_median_bps"), *ends):
             assert float(there[name]) == pytest.approx(-float(back[other]), rel=1e-12)
         both = float(there["probability_net_positive"] + back["probability_net_positive"])
@@ -83,12 +83,12 @@ def test_forecasts_do_not_depend_on_venue_names() -> None:
     for panel in (market(rng.standard_normal((1, 4, 300)) ** 3), _decaying(5, 200, 3)):
         names = panel["exchange"].values
         others = [f"x{9 - place}" for place in range(names.size)]  # in the opposite order
-        given, found = (
+        given, result = (
             funding.forecast_carry(one, hold=WEEK, fee_bps=0.0).isel(symbol=0)
             for one in (panel, panel.assign_coords(exchange=others))
         )
         for long, short in ((0, 1), (3, 2)):
-            pairs = _pair(given, names[long], names[short]), _pair(found, others[long], others[short])
+            pairs = _pair(given, names[long], names[short]), _pair(result, others[long], others[short])
             figures = [one.drop_vars(["pair", "long", "short"]) for one in pairs]
             xr.testing.assert_allclose(*figures, rtol=1e-9)
 
@@ -146,18 +146,18 @@ def test_missing_history_gives_no_forecast() -> None:
     panel = _decaying(4, 200, 5)
     panel[0, 1, -4:] = np.nan  # over a day
     panel[0, 2, :-29] = np.nan
-    found = funding.forecast_carry(panel, hold="3d", fee_bps=0.0).isel(symbol=0)
+    result = funding.forecast_carry(panel, hold="3d", fee_bps=0.0).isel(symbol=0)
     for leg, reason in (("v01", FundingStatus.GAP), ("v02", FundingStatus.TOO_FEW)):
-        pair = _pair(found, "v00", leg)
+        pair = _pair(result, "v00", leg)
         assert int(pair["status"]) == reason
         assert np.isnan(pair["net_bps"])
         assert np.isnan(pair["probability_net_positive"])
-    assert int(_pair(found, "v00", "v03")["status"]) == 0
-    found = funding.forecast_carry(_decaying(3, 45, 6), hold=WEEK, fee_bps=0.0)
-    assert (found["status"] == FundingStatus.TOO_FEW).all()
-    assert found["net_bps"].isnull().all()
+    assert int(_pair(result, "v00", "v03")["status"]) == 0
+    result = funding.forecast_carry(_decaying(3, 45, 6), hold=WEEK, fee_bps=0.0)
+    assert (result["status"] == FundingStatus.TOO_FEW).all()
+    assert result["net_bps"].isnull().all()
     # decisions at the periods 30 to 43 have 30 periods before them; of 45, those up to 24 are over
-    assert (found["decisions"] == 0).all()
+    assert (result["decisions"] == 0).all()
 
 
 @pytest.mark.parametrize("venues", [2, 3, 7, 40])
@@ -166,9 +166,9 @@ def test_interval_is_not_wider_than_past_errors(venues: int, days: int) -> None:
     """An autoregression under noise as large as itself: sizes that rest on few errors must not explode."""
     values = _decaying(venues, 3 * days, 1).values
     values += np.random.default_rng(100 * venues).standard_normal(values.shape)
-    found = funding.forecast_carry(market(values), hold=WEEK, fee_bps=0.0).isel(symbol=0)
-    width = (found["net_high_bps"] - found["net_low_bps"]).values
-    assert ((found["status"] & FundingStatus.TOO_FEW) > 0).all() == np.isnan(width).all() == (days == 20)
+    result = funding.forecast_carry(market(values), hold=WEEK, fee_bps=0.0).isel(symbol=0)
+    width = (result["net_high_bps"] - result["net_low_bps"]).values
+    assert ((result["status"] & FundingStatus.TOO_FEW) > 0).all() == np.isnan(width).all() == (days == 20)
     weeks = np.lib.stride_tricks.sliding_window_view(values[0], 21, axis=-1).sum(axis=-1)
     assert days == 20 or width.max() <= 20.0 * (weeks[:, None] - weeks[None]).std()
 
@@ -179,11 +179,11 @@ def test_interval_is_not_wider_than_past_errors_of_the_pair(venues: int, days: i
     """Two venues move a hundredth as much as the others: the others' errors do not widen their interval."""
     values = _decaying(venues, 3 * days, 5).values
     values[0, :2] = 1.0 + 0.01 * values[0, :2]
-    found = funding.forecast_carry(market(values), hold=WEEK, fee_bps=0.0).isel(symbol=0)
-    width = (found["net_high_bps"] - found["net_low_bps"]).values
+    result = funding.forecast_carry(market(values), hold=WEEK, fee_bps=0.0).isel(symbol=0)
+    width = (result["net_high_bps"] - result["net_low_bps"]).values
     weeks = np.lib.stride_tricks.sliding_window_view(values[0], 21, axis=-1)[:, 1:].sum(axis=-1)
     names = [f"v{place:02d}" for place in range(venues)]
-    long, short = (np.array([names.index(name) for name in found[leg].values]) for leg in ("long", "short"))
+    long, short = (np.array([names.index(name) for name in result[leg].values]) for leg in ("long", "short"))
     own = (weeks[short] - weeks[long]).std(axis=1)
     assert (width <= 20.0 * own * (1.0 + 1e-9)).all()
     assert own.max() > 50.0 * own.min()
@@ -199,10 +199,10 @@ def test_interval_is_not_wider_for_a_pair_of_zero_expected_carry() -> None:
     alternating = -np.sign(np.sin(2.0 * np.pi * periods / 42.0 + 13.0)) * rng.exponential(1.0, 180)
     jumps = (rng.random(180) < 0.01) * rng.exponential(60.0, 180) * np.sign(rng.random() - 0.5)
     values = np.stack([np.zeros(180), alternating + jumps])[None]
-    found = funding.forecast_carry(market(values), hold=WEEK, fee_bps=0.0).isel(symbol=0)
+    result = funding.forecast_carry(market(values), hold=WEEK, fee_bps=0.0).isel(symbol=0)
     own = np.lib.stride_tricks.sliding_window_view(values[0, 1], 21)[1:].sum(axis=-1).std()
-    assert (found["net_bps"] == 0.0).all()
-    width = (found["net_high_bps"] - found["net_low_bps"]).values
+    assert (result["net_bps"] == 0.0).all()
+    width = (result["net_high_bps"] - result["net_low_bps"]).values
     assert (width <= 20.0 * own * (1.0 + 1e-9)).all()
 
 
@@ -214,8 +214,8 @@ def test_pair_with_a_short_history_has_a_mean_without_interval(periods: int, has
     """
     panel = _decaying(4, 180, 5)
     panel[0, 3, :-periods] = np.nan
-    found = funding.forecast_carry(panel, hold=WEEK, fee_bps=0.0).isel(symbol=0)
-    new, old = _pair(found, "v00", "v03"), _pair(found, "v00", "v01")
+    result = funding.forecast_carry(panel, hold=WEEK, fee_bps=0.0).isel(symbol=0)
+    new, old = _pair(result, "v00", "v03"), _pair(result, "v00", "v01")
     for pair, expected in ((new, has_interval), (old, True)):
         assert np.isfinite(pair["net_bps"])
         for name in ("net_low_bps", "net_median_bps", "net_high_bps", "probability_net_positive"):
@@ -228,10 +228,10 @@ def test_decisions_are_counted_by_the_holding_time_they_span() -> None:
     21.
     """
     for days, status in ((60, FundingStatus.FEW_DECISIONS), (120, FundingStatus(0))):
-        found = funding.forecast_carry(_decaying(4, 3 * days, 2), hold=WEEK, fee_bps=0.0)
-        assert found["decisions"].values == pytest.approx((3 * days - 29 - 21) / 21)
-        assert (found["status"] == status).all()
-        assert np.isfinite(found["net_bps"]).all()
+        result = funding.forecast_carry(_decaying(4, 3 * days, 2), hold=WEEK, fee_bps=0.0)
+        assert result["decisions"].values == pytest.approx((3 * days - 29 - 21) / 21)
+        assert (result["status"] == status).all()
+        assert np.isfinite(result["net_bps"]).all()
 
 
 def test_forecasts_and_picks_have_no_look_ahead() -> None:
@@ -246,8 +246,8 @@ def test_forecasts_and_picks_have_no_look_ahead() -> None:
     assert not record[forecast].equals(again[forecast])
     cut = funding.forecast_carry(panel.sel(time=slice(None, at)), **keywords)
     for number in range(2):
-        pick, found = record.isel(symbol=number).sel(time=at), cut.isel(symbol=number)
-        best = found.isel(pair=int(found["net_bps"].argmax("pair")))
+        pick, result = record.isel(symbol=number).sel(time=at), cut.isel(symbol=number)
+        best = result.isel(pair=int(result["net_bps"].argmax("pair")))
         assert (best["long"].item(), best["short"].item()) == (pick["long"].item(), pick["short"].item())
         for of_record, of_forecast in (
             ("predicted_net_bps", "net_bps"),
@@ -267,11 +267,11 @@ def test_marks_with_slightly_late_times_belong_to_the_hour() -> None:
         for place, ms in enumerate((5, 40_000, 0))
     ]
     apart = xr.concat(late, "exchange", join="outer")
-    punctual, found = (
+    punctual, result = (
         funding.forecast_carry(paid, hold="3d", fee_bps=0.0, prices=one) for one in (marks, apart)
     )
     assert punctual["price_bps"].notnull().all()
-    xr.testing.assert_allclose(found, punctual, rtol=1e-12)
+    xr.testing.assert_allclose(result, punctual, rtol=1e-12)
     one = paid.isel(symbol=0, drop=True)
     two = marks.isel(symbol=[0, 0]).assign_coords(symbol=["BTC", "ETH"])
     with pytest.raises(ValueError, match=r"several symbols.*assign_coords\(symbol='BTC'\)"):
@@ -287,7 +287,7 @@ def test_past_errors_do_not_depend_on_requested_periods_or_empty_venues(monkeypa
     plan = summed_history(panel, WEEK, "8h").plan
     empty = np.pad(panel.values[0], [(0, 1), (0, 0)], constant_values=np.nan)
     asked = ((panel.values[0], [399]), (panel.values[0], [*range(200, 400)]), (empty, [399]))
-    walks = [walks_of(values, None, plan, np.array(wanted))[0] for values, wanted in asked]
+    walks = [walks_of(values, None, plan, np.array(expected))[0] for values, expected in asked]
     alone, among, beside = (forecast_errors.pair_distribution(walk, 399) for walk in walks)
     assert alone[-1] == among[-1] == beside[-1] == 60
     for one, other in zip(alone, among, strict=True):
@@ -340,19 +340,19 @@ def test_summary_equals_hand_calculation() -> None:
         }
     )
     assert int(funding.pick_summary(record)["picks"]) == 2, "the pick forecast to lose is nobody's"
-    found = funding.pick_summary(record, min_predicted_bps=None)
-    assert int(found["picks"]) == 3
-    assert float(found["predicted_net_bps"]) == pytest.approx(1.0)
-    assert float(found["realised_net_bps"]) == pytest.approx(-1.0 / 3.0)
-    assert float(found["difference_bps"]) == pytest.approx(4.0 / 3.0)
-    assert float(found["coverage"]) == pytest.approx(2.0 / 3.0)
-    assert float(found["share_positive"]) == pytest.approx(1.0 / 3.0)
+    result = funding.pick_summary(record, min_predicted_bps=None)
+    assert int(result["picks"]) == 3
+    assert float(result["predicted_net_bps"]) == pytest.approx(1.0)
+    assert float(result["realised_net_bps"]) == pytest.approx(-1.0 / 3.0)
+    assert float(result["difference_bps"]) == pytest.approx(4.0 / 3.0)
+    assert float(result["coverage"]) == pytest.approx(2.0 / 3.0)
+    assert float(result["share_positive"]) == pytest.approx(1.0 / 3.0)
     above = funding.pick_summary(record, min_predicted_bps=2.0)
     assert (int(above["picks"]), float(above["realised_net_bps"])) == (1, 4.0)
     none = funding.pick_summary(record, min_predicted_bps=9.0)
     assert int(none["picks"]) == 0
     assert np.isnan(none["coverage"])
-    assert int(found["decisions"]) == 3
+    assert int(result["decisions"]) == 3
 
 
 @pytest.mark.parametrize(("decisions", "told"), [(9, False), (10, True)])
@@ -367,14 +367,14 @@ def test_fewer_than_ten_decisions_give_no_interval(decisions: int, told: bool) -
             "realised_net_bps": (("symbol", "time"), earned),
         }
     )
-    found = funding.pick_summary(record)
-    assert (int(found["picks"]), int(found["decisions"])) == (2 * decisions, decisions)
+    result = funding.pick_summary(record)
+    assert (int(result["picks"]), int(result["decisions"])) == (2 * decisions, decisions)
     for name in ("difference", "realised", "coverage"):
         unit = "" if name == "coverage" else "_bps"
-        assert np.isfinite(found[f"{name}_low{unit}"]) == told
-        assert np.isfinite(found[f"{name}_high{unit}"]) == told
-    assert np.isfinite(found["difference_bps"])
-    words = carry_section._record_words(found, 2, 30.0)
+        assert np.isfinite(result[f"{name}_low{unit}"]) == told
+        assert np.isfinite(result[f"{name}_high{unit}"]) == told
+    assert np.isfinite(result["difference_bps"])
+    words = carry_section._record_words(result, 2, 30.0)
     assert ("agree" in words, "confidence" in words) == (told, told)
     assert f"{2 * decisions} selections" in words
     assert "nan" not in words
@@ -382,11 +382,11 @@ def test_fewer_than_ten_decisions_give_no_interval(decisions: int, told: bool) -
 
 def test_forecast_has_units_kind_and_provenance() -> None:
     panel = _decaying(3, 200, 11).assign_attrs(provenance='{"synthetic": true}')
-    found = funding.forecast_carry(panel, hold="3d", fee_bps=0.0)
-    assert found["net_low_bps"].attrs["units"] == "bps"
+    result = funding.forecast_carry(panel, hold="3d", fee_bps=0.0)
+    assert result["net_low_bps"].attrs["units"] == "bps"
     record = funding.pick_record(panel, hold="3d", fee_bps=0.0)
-    assert all(dd.provenance(one)["synthetic"] is True for one in (found, record))
-    assert found.attrs["kind"] == funding.pick_summary(record).attrs["kind"] == "settled"
+    assert all(dd.provenance(one)["synthetic"] is True for one in (result, record))
+    assert result.attrs["kind"] == funding.pick_summary(record).attrs["kind"] == "settled"
 
 
 @pytest.mark.parametrize(
@@ -457,13 +457,13 @@ def free(recorded) -> dict[str, xr.Dataset]:
 @pytest.mark.parametrize("cost", [8.0, 20.0])
 def test_recorded_picks_earn_their_forecast(free, cost: float) -> None:
     records = {rule: measured.after(record, cost) for rule, record in free.items()}
-    found = funding.pick_summary(records["forecast"], min_predicted_bps=0.0)
-    assert found["difference_low_bps"] < 0.0 < found["difference_high_bps"]
-    assert found["coverage_low"] < 0.9 < found["coverage_high"]
-    assert found["realised_low_bps"] > 0.0
+    result = funding.pick_summary(records["forecast"], min_predicted_bps=0.0)
+    assert result["difference_low_bps"] < 0.0 < result["difference_high_bps"]
+    assert result["coverage_low"] < 0.9 < result["coverage_high"]
+    assert result["realised_low_bps"] > 0.0
     (line,) = (row for row in _printed("carry_picks", 8) if row[:3] == [f"{cost:g}", "forecast", "pooled"])
-    assert _number(line[3]) == int(found["picks"])
-    assert _number(line[5]) == pytest.approx(float(found["realised_net_bps"]), abs=0.1)
+    assert _number(line[3]) == int(result["picks"])
+    assert _number(line[5]) == pytest.approx(float(result["realised_net_bps"]), abs=0.1)
     for rule, sure in (("last", True), ("mean_7d", False)):
         mean, low, _ = measured.advantage(records["forecast"], records[rule])
         assert mean > 0.0
@@ -488,21 +488,23 @@ def test_intervals_of_funding_and_prices_cover_realised_carry(hold: str, funding
     marks = recorded_marks()
     paid = recorded_funding().sel(exchange=marks["exchange"].to_numpy(), time=slice("2023", None))
     every = "7d" if hold == "7d" else "3d"
-    found = funding.forecast_history(paid, hold=hold, fee_bps=0.0, prices=marks, every=every)
-    outcome = found["realised_net_bps"]
-    there = np.isfinite(outcome + found["net_low_bps"]) & (found["long"] < found["short"])
+    result = funding.forecast_history(paid, hold=hold, fee_bps=0.0, prices=marks, every=every)
+    outcome = result["realised_net_bps"]
+    there = np.isfinite(outcome + result["net_low_bps"]) & (result["long"] < result["short"])
     assert int(there.sum()) > 700
-    inside = (found["net_low_bps"] <= outcome) & (outcome <= found["net_high_bps"])
+    inside = (result["net_low_bps"] <= outcome) & (outcome <= result["net_high_bps"])
     assert 0.85 <= float(inside.where(there).mean()) <= 0.95
-    only = (found["funding_low_bps"] <= outcome) & (outcome <= found["funding_high_bps"])
+    only = (result["funding_low_bps"] <= outcome) & (outcome <= result["funding_high_bps"])
     assert float(only.where(there).mean()) < funding_alone
     np.testing.assert_allclose(
-        found["gross_bps"].where(there), (found["funding_bps"] + found["price_bps"]).where(there), atol=1e-9
+        result["gross_bps"].where(there),
+        (result["funding_bps"] + result["price_bps"]).where(there),
+        atol=1e-9,
     )
-    at = found["time"].to_numpy()[-5]
+    at = result["time"].to_numpy()[-5]
     alone = funding.forecast_carry(paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks)
     for name in ("net_bps", "net_low_bps", "net_high_bps", "price_high_bps"):
-        np.testing.assert_allclose(alone[name], found[name].sel(time=at), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(alone[name], result[name].sel(time=at), rtol=1e-9, atol=1e-9)
     whole = funding.forecast_carry(
         paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks, component_intervals=False
     )

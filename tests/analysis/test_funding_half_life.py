@@ -28,42 +28,42 @@ def _decaying(half_life, rows, seed, *, count=1):
 def test_gaps_are_not_bridged():
     """Alternating rates with every other row missing have no adjacent known values."""
     values = np.where(np.arange(200) % 2 == 0, 1.0, NAN)
-    found = _ols(series(values), period="8h")
-    assert int(found["pairs"]) == 0
-    assert int(found["status"]) == FundingStatus.TOO_FEW
-    assert np.isnan(found["half_life_hours"])
+    result = _ols(series(values), period="8h")
+    assert int(result["pairs"]) == 0
+    assert int(result["status"]) == FundingStatus.TOO_FEW
+    assert np.isnan(result["half_life_hours"])
     values = _decaying(4.0, 300, 8)[0]
     values[100:140] = NAN
-    found = _ols(series(values), level=None)
+    result = _ols(series(values), level=None)
     x, y = values[:-1], values[1:]
     both = np.isfinite(x) & np.isfinite(y)
     slope = np.polyfit(x[both], y[both], 1)[0]
-    assert int(found["pairs"]) == 99 + 159
-    assert float(found["phi"]) == pytest.approx(slope, rel=1e-10)
-    found = _ols(series(_decaying(3.0, 30, 2)[0]))
-    assert int(found["pairs"]) == 29
-    assert np.isnan(found["phi"])
-    assert int(found["status"]) == FundingStatus.TOO_FEW
+    assert int(result["pairs"]) == 99 + 159
+    assert float(result["phi"]) == pytest.approx(slope, rel=1e-10)
+    result = _ols(series(_decaying(3.0, 30, 2)[0]))
+    assert int(result["pairs"]) == 29
+    assert np.isnan(result["phi"])
+    assert int(result["status"]) == FundingStatus.TOO_FEW
 
 
 def test_series_without_a_half_life_say_why():
     rng = np.random.default_rng(4)
     values = np.where(np.arange(100) % 2 == 0, 1.0, -1.0) + 0.1 * rng.standard_normal(100)
-    found = _ols(series(values), resamples=99)
-    assert float(found["phi"]) < -0.9
-    assert np.isnan(found["half_life_hours"])
-    assert int(found["status"]) == FundingStatus.ANTI_PERSISTENT
-    found = _ols(series(np.exp(0.01 * np.arange(100.0))), level=None)
-    assert float(found["phi"]) > 1.0
-    assert float(found["half_life_hours"]) == np.inf
-    assert int(found["status"]) == FundingStatus.UNIT_ROOT
-    found = _ols(series(np.ones(100)))
-    assert np.isnan(found["half_life_hours"])
-    assert int(found["status"]) == FundingStatus.CONSTANT
-    assert int(found["pairs"]) == 99
+    result = _ols(series(values), resamples=99)
+    assert float(result["phi"]) < -0.9
+    assert np.isnan(result["half_life_hours"])
+    assert int(result["status"]) == FundingStatus.ANTI_PERSISTENT
+    result = _ols(series(np.exp(0.01 * np.arange(100.0))), level=None)
+    assert float(result["phi"]) > 1.0
+    assert float(result["half_life_hours"]) == np.inf
+    assert int(result["status"]) == FundingStatus.UNIT_ROOT
+    result = _ols(series(np.ones(100)))
+    assert np.isnan(result["half_life_hours"])
+    assert int(result["status"]) == FundingStatus.CONSTANT
+    assert int(result["pairs"]) == 99
     walk = np.random.default_rng(0).standard_normal(120).cumsum()
-    found = funding.half_life(series(walk), resamples=199)
-    assert float(found["half_life_high_hours"]) == np.inf
+    result = funding.half_life(series(walk), resamples=199)
+    assert float(result["half_life_high_hours"]) == np.inf
 
 
 def test_samples_are_taken_at_settlements_even_when_stamps_are_not_on_the_hour():
@@ -71,21 +71,21 @@ def test_samples_are_taken_at_settlements_even_when_stamps_are_not_on_the_hour()
     hours = np.arange(200) * 8.0
     on_time = series(values[:199], hours=hours[:199], kind="sampled")
     early = series(np.repeat(values, 2), hours=np.sort(np.append(hours - 0.01, hours - 3.0)), kind="sampled")
-    found, expected = (_ols(panel, level=None) for panel in (early, on_time))
-    assert float(found["phi"]) == pytest.approx(float(expected["phi"]), rel=1e-12)
+    result, expected = (_ols(panel, level=None) for panel in (early, on_time))
+    assert float(result["phi"]) == pytest.approx(float(expected["phi"]), rel=1e-12)
 
 
 def test_each_venue_has_its_own_step_and_a_spread_a_half_life():
     hourly = _decaying(6.0, 320, 1)[0]
     eight = np.where(np.arange(1, 321) % 8 == 0, np.repeat(_decaying(2.0, 40, 2)[0], 8), NAN)
     panel = market(np.stack([hourly, eight])[None], step=1.0)
-    found = _ols(panel, level=None).squeeze()
-    assert found["step_hours"].values.tolist() == [1.0, 8.0]
-    assert found["pairs"].values.tolist() == [319.0, 39.0]
+    result = _ols(panel, level=None).squeeze()
+    assert result["step_hours"].values.tolist() == [1.0, 8.0]
+    assert result["pairs"].values.tolist() == [319.0, 39.0]
     panel = market(_decaying(3.0, 200, 4, count=2)[None])
-    found = _ols(funding.spread(panel, "v00", "v01"), level=None)
-    assert found["half_life_hours"].dims == ("symbol",)
-    assert np.isfinite(found["half_life_hours"]).all()
+    result = _ols(funding.spread(panel, "v00", "v01"), level=None)
+    assert result["half_life_hours"].dims == ("symbol",)
+    assert np.isfinite(result["half_life_hours"]).all()
 
 
 def test_results_depend_on_the_generator_and_not_on_neighbours():
@@ -119,9 +119,9 @@ def test_settlements_off_their_grid_are_left_out():
     values = _decaying(3.0, 80, 6)[0]
     hours = np.arange(80) * 8.0
     extra = series(np.append(values, 99.0), hours=np.append(hours, 27.0)).sortby("time")
-    found = _ols(extra, level=None)
-    assert float(found["phi"]) == pytest.approx(np.polyfit(values[:-1], values[1:], 1)[0], rel=1e-10)
-    assert int(found["off_grid"]) == 1
+    result = _ols(extra, level=None)
+    assert float(result["phi"]) == pytest.approx(np.polyfit(values[:-1], values[1:], 1)[0], rel=1e-10)
+    assert int(result["off_grid"]) == 1
     assert extra["time"].values[4] == times(27.0)
 
 
@@ -130,10 +130,10 @@ def test_single_tick_on_a_constant_level_is_antipersistent(tick):
     """199 pairs of a level with one tick: phi = Σxy/Σx² about the means = −(1/199)/(198/199) = −1/198."""
     values = np.ones(200)
     values[100] += tick
-    found = _ols(series(values), level=None)
-    assert float(found["phi"]) == pytest.approx(-1 / 198, rel=1e-6 if tick > 1e-10 else 1e-4)
-    assert np.isnan(found["half_life_hours"])
-    assert int(found["status"]) == FundingStatus.ANTI_PERSISTENT
+    result = _ols(series(values), level=None)
+    assert float(result["phi"]) == pytest.approx(-1 / 198, rel=1e-6 if tick > 1e-10 else 1e-4)
+    assert np.isnan(result["half_life_hours"])
+    assert int(result["status"]) == FundingStatus.ANTI_PERSISTENT
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ def test_autoregression_of_lh_series_equals_r():
     rows = [row for row in known("ar1_expected") if not row["quantity"].endswith("_ml")]
     assert {row["quantity"] for row in rows} == set(figures)
     for row in rows:
-        found = float(figures[row["quantity"]])
+        result = float(figures[row["quantity"]])
         if row["published"]:
             published = pytest.approx(float(row["published"]), rel=0.0, abs=float(row["tolerance"]))
-            assert found == published, row["quantity"]
+            assert result == published, row["quantity"]
         # Half a printed unit and the rounding of numbers of order one.
-        printed = 0.5 * 10.0 ** -len(row["value"].partition(".")[2]) + 1e-14 * max(1.0, found)
-        assert found == pytest.approx(float(row["value"]), rel=0.0, abs=printed), row["quantity"]
+        printed = 0.5 * 10.0 ** -len(row["value"].partition(".")[2]) + 1e-14 * max(1.0, result)
+        assert result == pytest.approx(float(row["value"]), rel=0.0, abs=printed), row["quantity"]
     assert int(ols["pairs"]) == 47

@@ -14,41 +14,41 @@ def _inferred(gaps, **options):
 
 
 def test_a_change_is_dated_to_its_first_settlement_and_known_after_three():
-    found = _inferred([8, 8, 8, 4, 4, 4])
-    np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, 4, 4, 4])
-    assert found["changed"].values.tolist() == [False] * 4 + [True, False, False]
-    found = _inferred([8, 8, 8, 4, 4, 4], backdate=False)
-    np.testing.assert_array_equal(found["interval_hours"], [NAN, NAN, NAN, 8, NAN, NAN, 4])
-    assert found["changed"].values.tolist() == [False] * 6 + [True]
-    found = _inferred([4, 4, 4, 8, 8, 8])
-    np.testing.assert_array_equal(found["interval_hours"], [4, 4, 4, 4, 8, 8, 8])
-    assert not found["missing"].any()
+    result = _inferred([8, 8, 8, 4, 4, 4])
+    np.testing.assert_array_equal(result["interval_hours"], [8, 8, 8, 8, 4, 4, 4])
+    assert result["changed"].values.tolist() == [False] * 4 + [True, False, False]
+    result = _inferred([8, 8, 8, 4, 4, 4], backdate=False)
+    np.testing.assert_array_equal(result["interval_hours"], [NAN, NAN, NAN, 8, NAN, NAN, 4])
+    assert result["changed"].values.tolist() == [False] * 6 + [True]
+    result = _inferred([4, 4, 4, 8, 8, 8])
+    np.testing.assert_array_equal(result["interval_hours"], [4, 4, 4, 4, 8, 8, 8])
+    assert not result["missing"].any()
 
 
 @pytest.mark.parametrize("hole", [8.0, 12.0, 16.0, 32.0])
 def test_a_gap_of_several_intervals_is_missing_data_not_a_change(hole):
     """The 16 h hole of an 8 h venue, and the 24 h hole of htx, leave the interval as it is."""
-    found = _inferred([4, 4, 4, hole, 4, 4])
-    np.testing.assert_array_equal(found["interval_hours"], [4] * 7)
-    assert not found["changed"].any()
-    assert found["missing"].values.tolist() == [0, 0, 0, 0, hole / 4 - 1, 0, 0]
+    result = _inferred([4, 4, 4, hole, 4, 4])
+    np.testing.assert_array_equal(result["interval_hours"], [4] * 7)
+    assert not result["changed"].any()
+    assert result["missing"].values.tolist() == [0, 0, 0, 0, hole / 4 - 1, 0, 0]
 
 
 def test_late_extra_and_odd_settlements():
-    found = _inferred([8, 8, 8, 5, 8, 8, 8])
-    np.testing.assert_array_equal(found["interval_hours"], [8] * 8)
-    assert not found["changed"].any()
+    result = _inferred([8, 8, 8, 5, 8, 8, 8])
+    np.testing.assert_array_equal(result["interval_hours"], [8] * 8)
+    assert not result["changed"].any()
     # htx on 2021-04-07: 10 h and then 6 h; the payment is still one for 8 h.
-    found = _inferred([8, 8, 8, 10, 6, 8])
-    np.testing.assert_array_equal(found["interval_hours"], [8] * 7)
-    assert not found["missing"].any()
+    result = _inferred([8, 8, 8, 10, 6, 8])
+    np.testing.assert_array_equal(result["interval_hours"], [8] * 7)
+    assert not result["missing"].any()
     known_then = _inferred([8, 8, 8, 10, 6, 8], backdate=False)
     np.testing.assert_array_equal(known_then["interval_hours"], [NAN, NAN, NAN, 8, 8, 8, 8])
     # htx on 2021-10-28: 3 h and then 5 h.
-    found = _inferred([8, 8, 8, 3, 5, 8])
-    np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, NAN, NAN, 8])
-    found = _inferred([8.0, 8.05, 7.98, 8.2, 7.8])
-    np.testing.assert_array_equal(found["interval_hours"], [8.0] * 6)
+    result = _inferred([8, 8, 8, 3, 5, 8])
+    np.testing.assert_array_equal(result["interval_hours"], [8, 8, 8, 8, NAN, NAN, 8])
+    result = _inferred([8.0, 8.05, 7.98, 8.2, 7.8])
+    np.testing.assert_array_equal(result["interval_hours"], [8.0] * 6)
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_late_extra_and_odd_settlements():
     ],
 )
 def test_payments_missing_at_a_change_may_be_of_either_interval(gaps, change, missing):
-    found = _inferred(gaps)
-    wanted = [gaps[0]] * change + [gaps[-1]] * (len(gaps) + 1 - change)
-    np.testing.assert_array_equal(found["interval_hours"], wanted)
-    assert np.flatnonzero(found["changed"]).tolist() == [change]
-    assert found["missing"].values.tolist() == [0] * change + [missing] + [0] * (len(gaps) - change)
+    result = _inferred(gaps)
+    expected = [gaps[0]] * change + [gaps[-1]] * (len(gaps) + 1 - change)
+    np.testing.assert_array_equal(result["interval_hours"], expected)
+    assert np.flatnonzero(result["changed"]).tolist() == [change]
+    assert result["missing"].values.tolist() == [0] * change + [missing] + [0] * (len(gaps) - change)
 
 
 def test_intervals_are_those_that_an_archive_assigns():
@@ -74,8 +74,8 @@ def test_intervals_are_those_that_an_archive_assigns():
         steps = np.repeat(random.choice([1, 2, 3, 4, 6, 8, 12, 24], 4), random.integers(1, 9, 4))
         gaps = steps * np.where(random.random(steps.size) < 0.12, random.integers(2, 6, steps.size), 1)
         times = np.append(0, np.cumsum(gaps)) * 3_600_000_000
-        wanted = assign_intervals(np.zeros(times.size, dtype=np.int64), times).hours
-        np.testing.assert_array_equal(_inferred(gaps)["interval_hours"], wanted)
+        expected = assign_intervals(np.zeros(times.size, dtype=np.int64), times).hours
+        np.testing.assert_array_equal(_inferred(gaps)["interval_hours"], expected)
 
 
 def test_too_short_series_and_samples_give_no_interval():

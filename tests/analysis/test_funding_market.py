@@ -22,25 +22,25 @@ def _weighted(rates, oi, **options):
 
 
 def test_a_rate_is_weighted_by_what_is_known_on_both_sides():
-    found = _weighted([1.0, NAN, -2.0, 7.0], [100.0, 50.0, 50.0, NAN])
-    assert float(found["rate_bps_8h"]) == 0.0
-    assert float(found["covered"]) == 0.75
-    found = _weighted([1.0, NAN], [40.0, 60.0])
-    assert np.isnan(found["rate_bps_8h"])
-    assert float(found["covered"]) == 0.4
+    result = _weighted([1.0, NAN, -2.0, 7.0], [100.0, 50.0, 50.0, NAN])
+    assert float(result["rate_bps_8h"]) == 0.0
+    assert float(result["covered"]) == 0.75
+    result = _weighted([1.0, NAN], [40.0, 60.0])
+    assert np.isnan(result["rate_bps_8h"])
+    assert float(result["covered"]) == 0.4
     assert float(_weighted([1.0, NAN], [40.0, 60.0], min_cover=0.4)["rate_bps_8h"]) == 1.0
     # The open interest of a venue that the panel does not have is not covered either.
-    found = _weighted([1.0, 3.0], [100.0, 100.0, 50.0])
-    assert float(found["rate_bps_8h"]) == 2.0
-    assert float(found["covered"]) == 0.8
+    result = _weighted([1.0, 3.0], [100.0, 100.0, 50.0])
+    assert float(result["rate_bps_8h"]) == 2.0
+    assert float(result["covered"]) == 0.8
     assert float(_weighted([1.0, 3.0], [0.75, 0.25])["rate_bps_8h"]) == 1.5  # any amount above 0 counts
 
 
 @pytest.mark.parametrize("oi", [[0.0, 0.0], [NAN, NAN]])
 def test_missing_open_interest_gives_nan(oi):
-    found = _weighted([1.0, 2.0], oi)
-    assert np.isnan(found["rate_bps_8h"])
-    assert np.isnan(found["covered"])
+    result = _weighted([1.0, 2.0], oi)
+    assert np.isnan(result["rate_bps_8h"])
+    assert np.isnan(result["covered"])
 
 
 def test_open_interest_at_other_times_is_rejected():
@@ -107,25 +107,25 @@ def _moving(seed=0, rows=400, **options):
 
 def test_correlations_are_computed_on_period_sums():
     panel = _moving()
-    found = funding.comovement(panel, max_lag=1).squeeze()
+    result = funding.comovement(panel, max_lag=1).squeeze()
     rows = panel.squeeze().values
-    np.testing.assert_allclose(found["correlation"].sel(lag=0), np.corrcoef(rows), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(result["correlation"].sel(lag=0), np.corrcoef(rows), rtol=1e-10, atol=1e-12)
     ahead = np.corrcoef(rows[0, :-1], rows[1, 1:])[0, 1]
-    assert float(found["correlation"].sel(first="v00", second="v01", lag=1)) == pytest.approx(
+    assert float(result["correlation"].sel(first="v00", second="v01", lag=1)) == pytest.approx(
         ahead, rel=1e-10
     )
-    assert float(found["correlation"].sel(first="v01", second="v00", lag=-1)) == pytest.approx(
+    assert float(result["correlation"].sel(first="v01", second="v00", lag=-1)) == pytest.approx(
         ahead, rel=1e-10
     )
     eigenvalues = np.linalg.eigvalsh(np.corrcoef(rows))
-    assert float(found["top_share"]) == pytest.approx(eigenvalues[-1] / 3, rel=1e-10)
-    assert found["periods"].sel(lag=0).values.tolist() == [[400] * 3] * 3
-    assert found["periods"].sel(lag=1).values.tolist() == [[399] * 3] * 3
+    assert float(result["top_share"]) == pytest.approx(eigenvalues[-1] / 3, rel=1e-10)
+    assert result["periods"].sel(lag=0).values.tolist() == [[400] * 3] * 3
+    assert result["periods"].sel(lag=1).values.tolist() == [[399] * 3] * 3
     panel = panel.where(np.random.default_rng(4).random(panel.shape) > 0.3)
-    found = funding.comovement(panel).squeeze()
+    result = funding.comovement(panel).squeeze()
     a, b = panel.squeeze().values[:2]
     both = np.isfinite(a) & np.isfinite(b)
-    assert float(found["correlation"].sel(first="v00", second="v01")) == pytest.approx(
+    assert float(result["correlation"].sel(first="v00", second="v01")) == pytest.approx(
         np.corrcoef(a[both], b[both])[0, 1], rel=1e-10
     )
 
@@ -133,12 +133,12 @@ def test_correlations_are_computed_on_period_sums():
 def test_rank_correlation_uses_shared_periods():
     values = np.random.default_rng(5).standard_normal((6, 90)).round(1)
     values[1:3, :20] = values[3, 50:55] = values[4, 80] = NAN
-    found = funding.comovement(market(values[None]), method="spearman").squeeze()
+    result = funding.comovement(market(values[None]), method="spearman").squeeze()
     for i, j in np.ndindex(6, 6):
         both = np.isfinite(values[i]) & np.isfinite(values[j])
-        assert int(found["periods"][i, j]) == both.sum()
+        assert int(result["periods"][i, j]) == both.sum()
         expected = spearmanr(values[i][both], values[j][both]).statistic
-        assert float(found["correlation"][i, j]) == pytest.approx(expected, rel=1e-12)
+        assert float(result["correlation"][i, j]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_hourly_and_eight_hourly_venues_are_compared_over_the_same_periods():
@@ -155,8 +155,8 @@ def test_hourly_and_eight_hourly_venues_are_compared_over_the_same_periods():
     interval = xr.DataArray(
         [1.0, 8.0], dims="exchange", coords={"exchange": ["dex", "cex"]}, attrs={"units": "h"}
     )
-    found = funding.comovement(panel.assign_coords(interval_hours=interval))
-    assert float(found["correlation"].sel(first="dex", second="cex").squeeze()) == pytest.approx(
+    result = funding.comovement(panel.assign_coords(interval_hours=interval))
+    assert float(result["correlation"].sel(first="dex", second="cex").squeeze()) == pytest.approx(
         np.corrcoef(sums, eight[7::8])[0, 1], rel=1e-9
     )
 
@@ -166,11 +166,11 @@ def test_carried_rates_are_left_out():
     panel = _moving(rows=1_200, step=1.0, kind="sampled")
     real = xr.DataArray(np.arange(1_200) % 2 == 0, dims="time")
     sparse = panel.where((panel["exchange"] != "v02") | real)
-    found = funding.comovement(sparse).squeeze()
-    assert found["status"].values.tolist() == [0, 0, FundingStatus.FILLED]
-    assert np.isnan(found["correlation"].sel(first="v02")).all()
-    assert np.isfinite(found["correlation"].sel(first="v00", second="v01")).all()
-    assert float(found["filled_share"].sel(exchange="v02")) == pytest.approx(0.5)
+    result = funding.comovement(sparse).squeeze()
+    assert result["status"].values.tolist() == [0, 0, FundingStatus.FILLED]
+    assert np.isnan(result["correlation"].sel(first="v02")).all()
+    assert np.isfinite(result["correlation"].sel(first="v00", second="v01")).all()
+    assert float(result["filled_share"].sel(exchange="v02")) == pytest.approx(0.5)
     anyway = funding.comovement(sparse, max_filled=1.0).squeeze()
     assert np.isfinite(anyway["correlation"]).all()
     panel = _moving(rows=800, step=1.0, kind="sampled")
@@ -188,13 +188,13 @@ def test_carried_rates_are_left_out():
 def test_constant_or_short_series_have_no_correlation():
     panel = _moving()
     panel[{"exchange": 2}] = 1.0
-    found = funding.comovement(panel).squeeze()
-    assert np.isnan(found["correlation"].sel(first="v02")).all()
+    result = funding.comovement(panel).squeeze()
+    assert np.isnan(result["correlation"].sel(first="v02")).all()
     eigenvalues = np.linalg.eigvalsh(np.corrcoef(panel.squeeze().values[:2]))
-    assert float(found["top_share"]) == pytest.approx(eigenvalues[-1] / 2, rel=1e-10)
-    found = funding.comovement(_moving(rows=29)).squeeze()
-    assert np.isnan(found["correlation"]).all()
-    assert np.isnan(found["top_share"])
+    assert float(result["top_share"]) == pytest.approx(eigenvalues[-1] / 2, rel=1e-10)
+    result = funding.comovement(_moving(rows=29)).squeeze()
+    assert np.isnan(result["correlation"]).all()
+    assert np.isnan(result["top_share"])
 
 
 @pytest.mark.parametrize(

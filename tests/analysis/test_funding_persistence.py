@@ -53,11 +53,11 @@ def _covered(
 ) -> tuple[int, int, int]:
     """How many intervals contain the truth, are undetermined, and have an upper end."""
     panel = market(_made(process, steps, half_life, count, seed)[:, None, :])
-    found = funding.half_life(panel, resamples=resamples).squeeze()
+    result = funding.half_life(panel, resamples=resamples).squeeze()
     truth = 8.0 * half_life
-    inside = (found["half_life_low_hours"] <= truth) & (truth <= found["half_life_high_hours"])
-    blank = (found["status"].astype(int) & FundingStatus.CANNOT_TELL) > 0
-    return int(inside.sum()), int(blank.sum()), int(np.isfinite(found["half_life_high_hours"]).sum())
+    inside = (result["half_life_low_hours"] <= truth) & (truth <= result["half_life_high_hours"])
+    blank = (result["status"].astype(int) & FundingStatus.CANNOT_TELL) > 0
+    return int(inside.sum()), int(blank.sum()), int(np.isfinite(result["half_life_high_hours"]).sum())
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -95,18 +95,18 @@ def test_censored_values_had_more_autocorrelation() -> None:
 def test_negative_autocorrelation_has_no_persistent_share() -> None:
     """Nine tenths of each shock are reversed at the next step."""
     shocks = np.random.default_rng(1).standard_normal((10, 271))
-    found = funding.half_life(market((shocks[:, 1:] - 0.9 * shocks[:, :-1])[:, None, :]), resamples=99)
-    assert (found["status"] == FundingStatus.ANTI_PERSISTENT).all()
+    result = funding.half_life(market((shocks[:, 1:] - 0.9 * shocks[:, :-1])[:, None, :]), resamples=99)
+    assert (result["status"] == FundingStatus.ANTI_PERSISTENT).all()
     for name in ("half_life_hours", "half_life_low_hours", "half_life_high_hours"):
-        assert found[name].isnull().all()
+        assert result[name].isnull().all()
 
 
 def test_noise_does_not_bias_half_life_and_share() -> None:
     """Half-life 9 steps, φ = 0.926: the persistent variance is 1 / (1 − φ²) = 7.00, the noise 1.5² = 2.25."""
     panel = series(_made("noise", 4_000, 9.0, 1, 3)[0])
-    found = funding.half_life(panel, resamples=99)
-    assert float(found["half_life_hours"]) == pytest.approx(72.0, rel=0.25)
-    assert float(found["persistent_share"]) == pytest.approx(7.0 / 9.25, abs=0.06)
+    result = funding.half_life(panel, resamples=99)
+    assert float(result["half_life_hours"]) == pytest.approx(72.0, rel=0.25)
+    assert float(result["persistent_share"]) == pytest.approx(7.0 / 9.25, abs=0.06)
     plain = funding.half_life(panel, method="ols", level=None)
     assert float(plain["half_life_hours"]) < 0.5 * 72.0  # noise passes for a fast return to the mean
     assert float(plain["persistent_share"]) == 1.0

@@ -39,8 +39,8 @@ def problem(
     ],
 )
 def test_a_single_pair_has_mean_over_variance(held: float, size: float) -> None:
-    found = portfolios.solve(problem([12e-4], np.sqrt(8e-4 / 3.0), cost=4e-4, held=held))
-    np.testing.assert_allclose(found, size, rtol=1e-4)
+    result = portfolios.solve(problem([12e-4], np.sqrt(8e-4 / 3.0), cost=4e-4, held=held))
+    np.testing.assert_allclose(result, size, rtol=1e-4)
     half = problem([12e-4], np.sqrt(8e-4 / 3.0), cost=4e-4, held=held, aversion=2.0)
     if not held:
         np.testing.assert_allclose(portfolios.solve(half), size / 2.0, rtol=1e-4)
@@ -89,14 +89,14 @@ def test_no_other_sizes_within_the_limits_are_better(seed: int) -> None:
         paid = drawn.cost @ np.maximum(sizes - drawn.held[:, None], 0.0)
         return drawn.gross @ sizes - paid - 0.5 * np.einsum("kn,kl,ln->n", sizes, drawn.covariance, sizes)
 
-    found = portfolios.solve(drawn)
-    near = found[:, None] * rng.uniform(0.8, 1.2, (3, 10_000))
+    result = portfolios.solve(drawn)
+    near = result[:, None] * rng.uniform(0.8, 1.2, (3, 10_000))
     tried = np.hstack([near, rng.uniform(0.0, 4.0, (3, 10_000))])
     needs = np.stack([drawn.collateral(one) for one in tried.T])
     fits = (needs.max(axis=1) <= 0.4) & (needs.sum(axis=1) <= 1.0)
     assert fits.sum() > 100
-    best = value(found[:, None])[0]
-    assert drawn.collateral(found).max() <= 0.4 * (1.0 + 1e-12)
+    best = value(result[:, None])[0]
+    assert drawn.collateral(result).max() <= 0.4 * (1.0 + 1e-12)
     assert (value(tried[:, fits]) <= best * (1.0 + 1e-6)).all()
 
 
@@ -115,19 +115,19 @@ def test_correlations_of_few_errors_are_shrunk_to_zero() -> None:
 def test_largest_move_of_a_random_walk_equals_reflection_principle() -> None:
     """Brownian motion goes beyond x deviations of a span with probability 2 Φ(−x): a tenth from 1.64."""
     levels = np.cumsum(np.random.default_rng(0).standard_normal((2, 24 * 900)), axis=1) * 0.005
-    found = moves_of(levels, 1.0, 24.0, np.array([24 * 900 - 1]))
-    np.testing.assert_allclose(np.sqrt(np.diag(found.covariance[0])), 0.005 * np.sqrt(24.0), rtol=0.1)
-    assert found.threshold[0] == pytest.approx(
+    result = moves_of(levels, 1.0, 24.0, np.array([24 * 900 - 1]))
+    np.testing.assert_allclose(np.sqrt(np.diag(result.covariance[0])), 0.005 * np.sqrt(24.0), rtol=0.1)
+    assert result.threshold[0] == pytest.approx(
         1.645, abs=0.12
     )  # hourly: a little is missed between the hours
-    assert abs(found.covariance[0, 0, 1]) < 0.15 * found.covariance[0, 0, 0]
+    assert abs(result.covariance[0, 0, 1]) < 0.15 * result.covariance[0, 0, 0]
     listed = np.stack([levels[0], np.where(np.arange(24 * 900) < 24 * 890, np.nan, levels[0])])
     twin = moves_of(listed, 1.0, 24.0, np.array([24 * 900 - 1])).covariance[0]  # of ten days so far
     assert twin[0, 1] == pytest.approx(np.sqrt(twin[0, 0] * twin[1, 1]), rel=0.05)
     four = 1.0 - (1.0 - 2.0 * ndtr(-4.0)) ** 7
-    assert four < float(found.weekly(0, 4.0)) < 0.03  # a fatter tail than the normal one, as of prices
+    assert four < float(result.weekly(0, 4.0)) < 0.03  # a fatter tail than the normal one, as of prices
     for weekly in (0.001, 0.01, 0.1):
-        assert float(found.weekly(0, found.deviations(0, weekly))) == pytest.approx(weekly)
+        assert float(result.weekly(0, result.deviations(0, weekly))) == pytest.approx(weekly)
 
 
 @pytest.mark.parametrize("leverage", [5.0, 10.0])

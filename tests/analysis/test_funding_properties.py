@@ -180,8 +180,8 @@ KNOWN |= {"long_coverage", "short_coverage", "coverage"}
 @pytest.mark.parametrize("name", [name for name in CASES if name.partition(",")[0] != "slippage_bps"])
 def test_all_nan_panel_gives_nan_without_a_warning(name):
     panel, case = CASES[name]
-    found = case(xr.full_like(panel, np.nan))
-    for figure_name, figure in found.items() if isinstance(found, xr.Dataset) else [(name, found)]:
+    result = case(xr.full_like(panel, np.nan))
+    for figure_name, figure in result.items() if isinstance(result, xr.Dataset) else [(name, result)]:
         assert figure.dtype.kind != "f" or figure_name in KNOWN or figure.isnull().all(), figure_name
 
 
@@ -202,8 +202,8 @@ def test_an_unlabelled_rate_is_refused(name):
 @pytest.mark.parametrize("dim", ["symbol", "exchange", "time"])
 def test_empty_panel_gives_an_empty_or_nan_result(name, dim):
     panel, case = CASES[name]
-    found = case(panel.isel({dim: slice(0)}))
-    for figure in found.data_vars.values() if isinstance(found, xr.Dataset) else [found]:
+    result = case(panel.isel({dim: slice(0)}))
+    for figure in result.data_vars.values() if isinstance(result, xr.Dataset) else [result]:
         assert figure.dtype.kind != "f" or figure.isnull().all()
 
 

@@ -148,9 +148,9 @@ def test_a_settlement_of_eight_hours_is_there_between_hourly_ones() -> None:
     rates[0, 0], rates[0, 1], rates[0, 2, ::8] = 1.0, 1.5, 40.0
     hours = xr.DataArray([1.0, 1.0, 8.0], dims="exchange", attrs={"units": "h"})
     panel = market(rates, step=1.0).drop_vars("interval_hours").assign_coords(interval_hours=hours)
-    found = funding.best_pair(panel)
-    assert set(found["short"].values.ravel()) == {"v02"}
-    assert set(found["spread_bps_8h"].values.ravel()) == {39.0}
+    result = funding.best_pair(panel)
+    assert set(result["short"].values.ravel()) == {"v02"}
+    assert set(result["spread_bps_8h"].values.ravel()) == {39.0}
     late = funding.best_pair(panel.isel(time=slice(None, 20)).where(panel["time"] < panel["time"][16]))
     assert late["short"].values[0, 15] == "v02"
     assert late["short"].values[0, 16:].tolist() == [""] * 4, "what is due and did not come is not carried"

@@ -118,8 +118,8 @@ def test_incrementally_sorted_windows_equal_sorted_windows(shape, missing):
     values[values == 0.0] *= rng.choice([-1.0, 1.0], (values == 0.0).sum())
     with np.errstate(invalid="ignore"):
         expected = sorted_windows(values, window, 2)
-        found = rolling.median_and_deviation(values, window, 2)
-    for one, other in zip(found, expected, strict=True):
+        result = rolling.median_and_deviation(values, window, 2)
+    for one, other in zip(result, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -57,8 +57,8 @@ def test_basis_uses_the_index_in_the_quote_currency_of_each_expiry() -> None:
 def test_a_constant_maturity_is_linear_in_the_logarithm_between_expiries(days: float, total: float) -> None:
     curve = term_structure(TABLE)
     for data in (curve, curve.chunk(time=1)):
-        found = constant_maturity(data, pd.Timedelta(days, "D")).values.item()
-        assert found == pytest.approx(np.expm1(total) * 365.0 / days, nan_ok=True)
+        result = constant_maturity(data, pd.Timedelta(days, "D")).values.item()
+        assert result == pytest.approx(np.expm1(total) * 365.0 / days, nan_ok=True)
 
 
 def test_cash_and_carry_pays_the_basis_less_costs_and_the_loan() -> None:

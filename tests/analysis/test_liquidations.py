@@ -23,20 +23,20 @@ def known(name: str) -> str:
 
 
 def test_liquidation_buckets_equal_hand_calculation(events: pd.DataFrame) -> None:
-    found = liquidations.bucket(events, "5min")
+    result = liquidations.bucket(events, "5min")
     for at, clock in enumerate(("00:00", "00:05")):
         for name in ("long_usd", "short_usd"):
-            assert found[name][at].item() == float(known(f"bucket_5min {clock} {name}"))
-    assert found["count"][0].item() == float(known("bucket_5min 00:00 count"))
-    wanted = float(known("bucket_5min 00:00 imbalance=(L-S)/(L+S)"))
-    assert found["imbalance"][0].item() == pytest.approx(wanted, abs=1e-15)
-    assert found["imbalance"][1].item() == float(known("bucket_5min 00:05 imbalance"))
-    assert found["long_usd"][2].item() == found["count"][2].item() == 0.0
-    assert np.isnan(found["imbalance"][2].item()), known("bucket_5min 00:10 imbalance (empty bucket)")
-    half = found.sel(time="2026-01-01T00:30")
+            assert result[name][at].item() == float(known(f"bucket_5min {clock} {name}"))
+    assert result["count"][0].item() == float(known("bucket_5min 00:00 count"))
+    expected = float(known("bucket_5min 00:00 imbalance=(L-S)/(L+S)"))
+    assert result["imbalance"][0].item() == pytest.approx(expected, abs=1e-15)
+    assert result["imbalance"][1].item() == float(known("bucket_5min 00:05 imbalance"))
+    assert result["long_usd"][2].item() == result["count"][2].item() == 0.0
+    assert np.isnan(result["imbalance"][2].item()), known("bucket_5min 00:10 imbalance (empty bucket)")
+    half = result.sel(time="2026-01-01T00:30")
     assert half["long_usd"].item() == half["short_usd"].item() == float(known("bucket_5min 00:30 long_usd"))
     assert half["imbalance"].item() == float(known("bucket_5min 00:30 imbalance"))
-    assert (found["coverage"] == 1).all()
+    assert (result["coverage"] == 1).all()
     whole, parts = liquidations.bucket(events), liquidations.bucket(events, by=("exchange",))
     for name in ("long_usd", "short_usd", "count"):
         xr.testing.assert_equal(parts[name].sum("exchange"), whole[name])
@@ -50,40 +50,42 @@ def test_unobserved_time_is_nan_not_zero(events: pd.DataFrame) -> None:
     minutes = [(0, 4), (3, 7), (30, 60)]
     seen = pd.DataFrame([(at + pd.Timedelta(a, "min"), at + pd.Timedelta(b, "min")) for a, b in minutes])
     seen.columns = ["start", "end"]
-    found = liquidations.bucket(events, coverage=seen, end=at + pd.Timedelta(1, "h"))
-    np.testing.assert_allclose(found["coverage"][:3], [1.0, 0.4, 0.0])
-    assert np.isnan(found["long_usd"][2])
-    assert np.isnan(found["count"][2])
-    assert found["long_usd"][7].item() == 0.0, "watched and quiet"
-    assert found.sizes["time"] == 12
+    result = liquidations.bucket(events, coverage=seen, end=at + pd.Timedelta(1, "h"))
+    np.testing.assert_allclose(result["coverage"][:3], [1.0, 0.4, 0.0])
+    assert np.isnan(result["long_usd"][2])
+    assert np.isnan(result["count"][2])
+    assert result["long_usd"][7].item() == 0.0, "watched and quiet"
+    assert result.sizes["time"] == 12
 
 
 def test_clusters_equal_hand_calculation(events: pd.DataFrame) -> None:
-    found = liquidations.clusters(events, "60s")
-    assert len(found) == int(known("clusters gap<=60s: number"))
-    clock = [f"{a:%H:%M:%S}..{b:%H:%M:%S}" for a, b in zip(found["start"], found["end"], strict=True)]
+    result = liquidations.clusters(events, "60s")
+    assert len(result) == int(known("clusters gap<=60s: number"))
+    clock = [f"{a:%H:%M:%S}..{b:%H:%M:%S}" for a, b in zip(result["start"], result["end"], strict=True)]
     assert clock[0] == known("cluster1 start..end")
-    said = [f"{c}, {n}, {v:.0f}" for c, n, v in zip(clock, found["count"], found["value_usd"], strict=True)]
+    said = [f"{c}, {n}, {v:.0f}" for c, n, v in zip(clock, result["count"], result["value_usd"], strict=True)]
     assert said[0].endswith(known("cluster1 n, usd"))
     assert said[1] == known("cluster2 start..end, n, usd")
     assert said[2] == known("cluster3 start..end, n, usd")
     assert known("cluster4 start..end, n, usd").startswith(said[3])
-    assert found["venues"].tolist() == [2, 1, 2, 1]
-    assert found.loc[0, "imbalance"] == pytest.approx(1_000_000 / 1_100_000)
-    assert found.loc[0, "peak_10s_usd"] == 400_000, "no two of them within ten seconds"
-    assert np.isnan(found.loc[0, "price_move"])
+    assert result["venues"].tolist() == [2, 1, 2, 1]
+    assert result.loc[0, "imbalance"] == pytest.approx(1_000_000 / 1_100_000)
+    assert result.loc[0, "peak_10s_usd"] == 400_000, "no two of them within ten seconds"
+    assert np.isnan(result.loc[0, "price_move"])
 
 
 def test_cascades_are_large_and_have_no_look_ahead(events: pd.DataFrame) -> None:
-    found = liquidations.clusters(events, "60s")
+    result = liquidations.clusters(events, "60s")
     assert known("cascades min_n=5 min_usd=1e6") == "cluster1 only"
-    assert liquidations.cascades(found)["start"].tolist() == [found.loc[0, "start"]]
+    assert liquidations.cascades(result)["start"].tolist() == [result.loc[0, "start"]]
     rng = np.random.default_rng(7)
     starts = pd.date_range("2026-01-01", periods=300, freq="h", tz="UTC")
-    found = pd.DataFrame({"start": starts, "end": starts, "count": 9, "value_usd": rng.lognormal(15, 2, 300)})
-    bar = found["value_usd"].expanding(min_periods=20).quantile(0.9).shift(1).fillna(-np.inf)
-    expected = found[found["value_usd"] >= np.maximum(bar, 1e6)]["start"].tolist()
-    assert liquidations.cascades(found, quantile=0.9)["start"].tolist() == expected
+    result = pd.DataFrame(
+        {"start": starts, "end": starts, "count": 9, "value_usd": rng.lognormal(15, 2, 300)}
+    )
+    bar = result["value_usd"].expanding(min_periods=20).quantile(0.9).shift(1).fillna(-np.inf)
+    expected = result[result["value_usd"] >= np.maximum(bar, 1e6)]["start"].tolist()
+    assert liquidations.cascades(result, quantile=0.9)["start"].tolist() == expected
     with pytest.raises(ValueError, match="runs must be the result of clusters, got orders"):
         liquidations.cascades(events)
 
@@ -173,12 +175,12 @@ def test_branching_ratio_is_accurate_or_has_a_status(
     kind: str, ratio: float, lag: float, width: int, figure: float | None, status: BranchingStatus
 ) -> None:
     """Right within 0.05, or flagged: a cycle, a drift, or bursts that outlast the bucket (also near 1)."""
-    found = liquidations.branching_ratio(_flow(kind, ratio, lag, 3, width))
-    assert found["status"].item() & (CYCLE | CORRELATED) == status
+    result = liquidations.branching_ratio(_flow(kind, ratio, lag, 3, width))
+    assert result["status"].item() & (CYCLE | CORRELATED) == status
     if figure is None:
-        assert abs(found.item() - ratio) > 0.05, "the status is right to warn"
+        assert abs(result.item() - ratio) > 0.05, "the status is right to warn"
     else:
-        assert found.item() == pytest.approx(figure, abs=0.05)
+        assert result.item() == pytest.approx(figure, abs=0.05)
 
 
 def test_invalid_arguments_are_rejected(events: pd.DataFrame) -> None:
@@ -198,7 +200,7 @@ def test_invalid_arguments_are_rejected(events: pd.DataFrame) -> None:
 def test_unfinished_cluster_is_nan() -> None:
     """ETH runs from 00:00 to 02:00 and comes to 9 M; at 01:00 the only cluster that is over came to 1 M."""
     at = pd.to_datetime(["2026-01-01T00:00Z", "2026-01-01T00:10Z", "2026-01-01T01:00Z", "2026-01-01T03:00Z"])
-    found = pd.DataFrame(
+    result = pd.DataFrame(
         {
             "start": at,
             "end": pd.to_datetime(["2026-01-01T02:00Z", "2026-01-01T00:20Z", "2026-01-01T01:01Z", at[3]]),
@@ -206,15 +208,15 @@ def test_unfinished_cluster_is_nan() -> None:
             "value_usd": [9e6, 1e6, 2e6, 5e6],
         }
     )
-    large = liquidations.cascades(found, min_usd=1.5e6, quantile=1.0, history=1)
+    large = liquidations.cascades(result, min_usd=1.5e6, quantile=1.0, history=1)
     assert large["value_usd"].tolist() == [9e6, 2e6], (
         "2 M beats the 1 M that was over; 5 M is below 9 M, over by then"
     )
     spoiled = liquidations.cascades(
-        found.assign(value_usd=[9e9, 1e6, 2e6, 5e6]), min_usd=1.5e6, quantile=1.0, history=1
+        result.assign(value_usd=[9e9, 1e6, 2e6, 5e6]), min_usd=1.5e6, quantile=1.0, history=1
     )
     assert spoiled["start"].tolist() == large["start"].tolist()
-    touching = found.assign(value_usd=[9e6, 3e6, 2e6, 5e6], end=found["end"].mask(found.index == 1, at[2]))
+    touching = result.assign(value_usd=[9e6, 3e6, 2e6, 5e6], end=result["end"].mask(result.index == 1, at[2]))
     large = liquidations.cascades(touching, min_usd=1.5e6, quantile=1.0, history=1)
     assert 2e6 in large["value_usd"].tolist(), "what ends at the instant of a start had not ended before it"
 

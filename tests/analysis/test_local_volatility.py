@@ -15,10 +15,10 @@ def natural() -> xr.Dataset:
 def test_local_volatility_of_flat_smiles_is_forward_volatility():
     """By hand: (0.05 − 0.02)/(0.2 − 0.1) = 0.3; before the first expiry 0.02/0.1 = 0.2."""
     flat = surface.from_essvi([0.02, 0.05], [0.0, 0.0], [0.0, 0.0], [0.1, 0.2])
-    found = surface.local_volatility(flat, 0.0, [0.05, 0.1, 0.15, 0.2])
-    np.testing.assert_allclose(found["local_variance"], [0.2, 0.2, 0.3, 0.3], rtol=1e-6)
-    np.testing.assert_allclose(found["local_vol"] ** 2, found["local_variance"], rtol=1e-14)
-    assert found["local_vol"].attrs["units"] == "1/√year"
+    result = surface.local_volatility(flat, 0.0, [0.05, 0.1, 0.15, 0.2])
+    np.testing.assert_allclose(result["local_variance"], [0.2, 0.2, 0.3, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(result["local_vol"] ** 2, result["local_variance"], rtol=1e-14)
+    assert result["local_vol"].attrs["units"] == "1/√year"
     assert not np.isnan(surface.local_volatility(flat, 0.1, 0.3, extrapolate="flat_vol")["local_vol"])
     assert np.isnan(surface.local_volatility(flat, 0.1, 0.3)["local_vol"])
 
@@ -35,16 +35,16 @@ def test_local_volatility_equals_dupire_from_price_differences():
     now = calls.isel(later=1)
     curvature = (now.isel(shift=0) - 2 * now.isel(shift=1) + now.isel(shift=2)) / step**2
     expected = np.sqrt(2 * in_time / (strike**2 * curvature))
-    found = surface.local_volatility(made, np.log(strike), t)
-    np.testing.assert_allclose(found["local_vol"].to_numpy(), expected.to_numpy(), rtol=2e-4)
-    assert (found["status"] == 0).all()
+    result = surface.local_volatility(made, np.log(strike), t)
+    np.testing.assert_allclose(result["local_vol"].to_numpy(), expected.to_numpy(), rtol=2e-4)
+    assert (result["status"] == 0).all()
 
 
 def test_local_variance_that_is_not_positive_has_a_status():
     crossed = surface.from_essvi([0.02, 0.018], [0.0, 0.0], [0.0, 0.0], [0.1, 0.2])
-    found = surface.local_volatility(crossed, 0.0, [0.05, 0.15])
-    assert np.isnan(found["local_vol"]).to_numpy().tolist() == [False, True]
-    assert found["status"].to_numpy().tolist() == [Status.SHORT_EXTRAPOLATION, Status.CALENDAR]
+    result = surface.local_volatility(crossed, 0.0, [0.05, 0.15])
+    assert np.isnan(result["local_vol"]).to_numpy().tolist() == [False, True]
+    assert result["status"].to_numpy().tolist() == [Status.SHORT_EXTRAPOLATION, Status.CALENDAR]
     vogt = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
     made = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
     arbitrage = surface.local_volatility(made, [0.0, 0.9], 1.0)

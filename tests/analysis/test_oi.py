@@ -35,27 +35,27 @@ def expected(name: str) -> pd.Series:
     ("row", "shares"), [(0, [30, 30, 20, 20]), (1, [30, 20, 15, 15, 10, 10]), (2, [32, 25, 19, 9, 8, 7])]
 )
 def test_hhi_equals_textbook_example(row: int, shares: list[float]) -> None:
-    found = oi.hhi(xr.DataArray(np.array(shares) / 100, dims="exchange"))
-    assert found["hhi_10000"].item() == pytest.approx(expected("hhi_10000")[row], abs=1e-9)
-    assert found["hhi"].item() == pytest.approx(expected("hhi_10000")[row] / 1e4, abs=1e-13)
-    assert found["n"].item() == len(shares)
+    result = oi.hhi(xr.DataArray(np.array(shares) / 100, dims="exchange"))
+    assert result["hhi_10000"].item() == pytest.approx(expected("hhi_10000")[row], abs=1e-9)
+    assert result["hhi"].item() == pytest.approx(expected("hhi_10000")[row] / 1e4, abs=1e-13)
+    assert result["n"].item() == len(shares)
 
 
 def test_hhi_companions() -> None:
-    found = oi.hhi(xr.DataArray([0.3, 0.3, np.nan, 0.2, 0.2], dims="exchange"))
-    assert found["effective_n"].item() == pytest.approx(expected("effective_n")[0], abs=1e-11)
-    assert found["normalised"].item() == pytest.approx(expected("hhi_normalised")[0], abs=1e-13)
+    result = oi.hhi(xr.DataArray([0.3, 0.3, np.nan, 0.2, 0.2], dims="exchange"))
+    assert result["effective_n"].item() == pytest.approx(expected("effective_n")[0], abs=1e-11)
+    assert result["normalised"].item() == pytest.approx(expected("hhi_normalised")[0], abs=1e-13)
     alone = oi.hhi(xr.DataArray([1.0, np.nan], dims="exchange"))
     assert alone["hhi"].item() == 1.0
     assert np.isnan(alone["normalised"].item())
     assert np.isnan(oi.hhi(xr.DataArray([np.nan, np.nan], dims="exchange"))["hhi"].item())
     nobody = oi.hhi(xr.DataArray(np.empty((2, 0)), dims=("time", "exchange")))
     assert all(np.isnan(figure).all() for figure in nobody.values())
-    found = oi.hhi(xr.DataArray([[1.0, np.nan], [0.5, 0.5]], dims=("time", "exchange")))
-    assert found["hhi"].values.tolist() == [1.0, 0.5]
-    assert found["n"].values.tolist() == [1.0, 2.0]
-    assert np.isnan(found["normalised"].values[0]), "(1 − 1)/(1 − 1)"
-    assert found["normalised"].values[1] == 0.0
+    result = oi.hhi(xr.DataArray([[1.0, np.nan], [0.5, 0.5]], dims=("time", "exchange")))
+    assert result["hhi"].values.tolist() == [1.0, 0.5]
+    assert result["n"].values.tolist() == [1.0, 2.0]
+    assert np.isnan(result["normalised"].values[0]), "(1 − 1)/(1 − 1)"
+    assert result["normalised"].values[1] == 0.0
     # (0.81 − 1)/(1 − 1) is no number, and not minus infinity.
     assert np.isnan(oi.hhi(xr.DataArray([0.9], dims="exchange"))["normalised"].item())
 
@@ -91,26 +91,26 @@ def test_shares_add_up_over_a_balanced_set() -> None:
 @pytest.mark.parametrize(("venue", "column"), [("A", 0), ("B", 1)])
 def test_migration_equals_hand_calculation(method: str, venue: str, column: int) -> None:
     held = panel([[60, 66], [40, 84]], "AB")
-    found = oi.migration(held, HOURS[0], HOURS[1], method=method).sel(exchange=venue)
+    result = oi.migration(held, HOURS[0], HOURS[1], method=method).sel(exchange=venue)
     for part in ("growth", "share", "interaction"):
         known = expected(f"migration_{method}_{venue}:{part}")
         if len(known):
-            assert found[part].item() == pytest.approx(known[0], abs=5e-9)
-    parts = [name for name in found.data_vars if name != "change"]
-    assert sum(found[name].item() for name in parts) == pytest.approx([6, 44][column], abs=1e-12)
+            assert result[part].item() == pytest.approx(known[0], abs=5e-9)
+    parts = [name for name in result.data_vars if name != "change"]
+    assert sum(result[name].item() for name in parts) == pytest.approx([6, 44][column], abs=1e-12)
 
 
 def test_migration_takes_the_price_out_first() -> None:
     held = panel([[1000, 1320]], "A")
     price = xr.DataArray([100.0, 110.0], dims="time", coords={"time": HOURS[:2]})
-    found = oi.migration(held, HOURS[0], HOURS[1], price=price)
-    assert found["price"].item() == pytest.approx(expected("price_quantity_midpoint:price")[0], abs=1e-12)
-    quantity = found["growth"].item() + found["share"].item()
+    result = oi.migration(held, HOURS[0], HOURS[1], price=price)
+    assert result["price"].item() == pytest.approx(expected("price_quantity_midpoint:price")[0], abs=1e-12)
+    quantity = result["growth"].item() + result["share"].item()
     assert quantity == pytest.approx(expected("price_quantity_midpoint:quantity")[0], abs=1e-12)
     for method in ("base", "lmdi"):
-        found = oi.migration(held, HOURS[0], HOURS[1], method=method, price=price)
-        parts = sum(found[name].item() for name in found.data_vars if name != "change")
-        assert parts == pytest.approx(found["change"].item(), rel=1e-12)
+        result = oi.migration(held, HOURS[0], HOURS[1], method=method, price=price)
+        parts = sum(result[name].item() for name in result.data_vars if name != "change")
+        assert parts == pytest.approx(result["change"].item(), rel=1e-12)
     held = panel([[0, 50], [100, 100]], "AB")
     one = oi.migration(held, HOURS[0], HOURS[1], method="lmdi").sel(exchange="A")
     other = oi.migration(held, HOURS[0], HOURS[1]).sel(exchange="A")
@@ -125,10 +125,10 @@ def test_theil_sen_equals_published_example() -> None:
         pd.Timestamp("2026-01-01") + pd.to_timedelta(points["x"].to_numpy(), unit="D")
     ).as_unit("us")
     series = xr.DataArray(points["y"].to_numpy(float), dims="time", coords={"time": days})
-    found = oi.share_trend(series, ci="iid", level=0.93)
-    assert found["slope"].item() == known.loc["slope", "value"]
-    assert found["low"].item() == pytest.approx(known.loc["ci_low_93", "value"], abs=1e-10)
-    assert found["high"].item() == pytest.approx(known.loc["ci_high_93", "value"], abs=1e-10)
+    result = oi.share_trend(series, ci="iid", level=0.93)
+    assert result["slope"].item() == known.loc["slope", "value"]
+    assert result["low"].item() == pytest.approx(known.loc["ci_low_93", "value"], abs=1e-10)
+    assert result["high"].item() == pytest.approx(known.loc["ci_high_93", "value"], abs=1e-10)
 
 
 def _shares(process: str, n: int, seeds: int) -> xr.DataArray:
@@ -147,9 +147,9 @@ def _shares(process: str, n: int, seeds: int) -> xr.DataArray:
 
 def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float]:
     """Shares of the intervals that contain the true 0, are undetermined, or miss it without a status."""
-    found = oi.share_trend(_shares(process, n, seeds))
-    misses = (found["low"] > 0) | (found["high"] < 0)
-    blank = (found["status"] & TrendStatus.CANNOT_TELL) > 0
+    result = oi.share_trend(_shares(process, n, seeds))
+    misses = (result["low"] > 0) | (result["high"] < 0)
+    blank = (result["status"] & TrendStatus.CANNOT_TELL) > 0
     return tuple(float(part.mean()) for part in (~misses, blank, misses & ~blank))  # type: ignore[return-value]
 
 
@@ -184,9 +184,9 @@ PAGE |= {"noise 0.9": "φ = 0.9 under noise of three shocks"}
 @pytest.mark.parametrize(("process", "row"), PAGE.items())
 def test_trends_of_270_steps_have_the_documented_coverage(process: str, row: str) -> None:
     """The table of docs/market-structure.md: 300 series each; at most 8 % miss, under noise 15."""
-    found = _trend_counts(process, 270, 300)
-    assert found == pytest.approx(coverage_on_page("trend_coverage", row), abs=0.011)
-    assert found[2] <= (0.15 if process.startswith("noise") else 0.08)
+    result = _trend_counts(process, 270, 300)
+    assert result == pytest.approx(coverage_on_page("trend_coverage", row), abs=0.011)
+    assert result[2] <= (0.15 if process.startswith("noise") else 0.08)
 
 
 def test_volume_and_venue_kinds_equal_hand_calculation() -> None:
@@ -276,15 +276,15 @@ def test_status_and_interval_of_a_trend_equal_hand_calculation() -> None:
     series = xr.DataArray(wave, dims="time", coords={"time": days})
     assert oi.share_trend(series)["phi"].item() == 0.0
     slow = xr.DataArray(np.sin(np.arange(40) * 1.2), dims="time", coords={"time": days})
-    found = oi.share_trend(slow)
-    residual = slow.values - found["slope"].item() * np.arange(40)
+    result = oi.share_trend(slow)
+    residual = slow.values - result["slope"].item() * np.arange(40)
     centred = residual - residual.mean()
     raw = float(centred[1:] @ centred[:-1] / (centred @ centred))
-    assert found["phi"].item() == pytest.approx((40 * raw + 2) / 36, rel=1e-12)
-    assert 0.0 < found["phi"].item() < 0.99
+    assert result["phi"].item() == pytest.approx((40 * raw + 2) / 36, rel=1e-12)
+    assert 0.0 < result["phi"].item() < 0.99
     line = xr.DataArray(np.arange(40.0), dims="time", coords={"time": days})
-    found = oi.share_trend(line)
-    assert (found["status"].item(), found["n_effective"].item()) == (0, 40.0)
+    result = oi.share_trend(line)
+    assert (result["status"].item(), result["n_effective"].item()) == (0, 40.0)
     none = oi.share_trend(0.0 * line)  # a venue without open interest: residuals of 0 do not persist
     assert (none["phi"].item(), none["n_effective"].item()) == (0.0, 40.0)
     few = oi.share_trend(line[:2])

@@ -13,9 +13,9 @@ from tests.plot import made
 
 def test_flow_is_taker_buys_minus_sells_without_blocks() -> None:
     """Calls: 6 bought at 0.05 and 2 sold at 0.04 coin of 100 USD: 30 - 8 USD; puts: 3 sold at 0.02."""
-    found = option_trades.flow(made.option_trades(), by=["side"])
-    assert found["symbol"].item() == "BTC"
-    sides = {str(name): values.sel(side=["call", "put"]).values.tolist() for name, values in found.items()}
+    result = option_trades.flow(made.option_trades(), by=["side"])
+    assert result["symbol"].item() == "BTC"
+    sides = {str(name): values.sel(side=["call", "put"]).values.tolist() for name, values in result.items()}
     assert sides["premium_usd"] == pytest.approx([22.0, -6.0])
     del sides["premium_usd"]
     assert sides == {
@@ -52,9 +52,9 @@ def test_chain_of_trades_has_size_weighted_volatility_and_implied_forward() -> N
     rows["price_coin"] = black76.price(forward, rows["strike"], years, rows["iv"], rows["side"]) / forward
     rows.loc[3, "index_price_usd"] = 200.0
     rows.loc[3, "price_coin"] = np.nan
-    told = option_trades.chain(rows)
-    assert set(told["index_price_usd"]) == {200.0}
-    assert told["underlying_price"].to_numpy() == pytest.approx(204.0, rel=1e-9)
+    result = option_trades.chain(rows)
+    assert set(result["index_price_usd"]) == {200.0}
+    assert result["underlying_price"].to_numpy() == pytest.approx(204.0, rel=1e-9)
     with pytest.raises(
         ValueError, match=r"with a volatility and an index price in window=.6h. to at=2025-01-01 "
     ):
@@ -71,11 +71,11 @@ def _flat(volatility: float, forward: float) -> xr.Dataset:
 
 
 def test_a_delivery_has_the_lognormal_probability_of_a_flat_surface() -> None:
-    found = delivery.probabilities(_flat(0.5, 100.0), made.delivery_prices())
+    result = delivery.probabilities(_flat(0.5, 100.0), made.delivery_prices())
     k, t = np.log([0.99, 1.01]), np.array([0.1, 0.2])
     deviation = 0.5 * np.sqrt(t)
-    np.testing.assert_allclose(found["log_moneyness"], k, atol=1e-12)
-    np.testing.assert_allclose(found["probability"], norm.cdf(k / deviation + deviation / 2), atol=2e-6)
+    np.testing.assert_allclose(result["log_moneyness"], k, atol=1e-12)
+    np.testing.assert_allclose(result["probability"], norm.cdf(k / deviation + deviation / 2), atol=2e-6)
     later = made.delivery_prices().assign(time=lambda rows: rows["time"] + pd.Timedelta("1D"))
     for none in (later[:0], later.assign(time=lambda rows: rows["time"] + pd.Timedelta("90D"))):
         assert delivery.probabilities(_flat(0.5, 100.0), none)["probability"].isnull().all()
@@ -106,8 +106,8 @@ def _deliveries(**prices: float) -> pd.DataFrame:
     ],
 )
 def test_options_are_settled_at_the_price_of_their_contract(prices, contract, wanted) -> None:
-    found = delivery.probabilities(_flat(0.5, 100.0), _deliveries(**prices), contract=contract)
-    assert found["price_usd"].values.tolist() == [wanted, wanted]
+    result = delivery.probabilities(_flat(0.5, 100.0), _deliveries(**prices), contract=contract)
+    assert result["price_usd"].values.tolist() == [wanted, wanted]
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ BOOK = legs((0, 95_000, "put", 2.0), (1, 110_000, "call", -1.0), (2, 104_000, "c
 
 
 def test_values_and_greeks_equal_quantlib():
-    found = position.greeks(BOOK, made()).sel(currency="usd")
+    result = position.greeks(BOOK, made()).sel(currency="usd")
     for i, leg in enumerate(BOOK.itertuples()):
         iv = float(smile.iv(made().isel(expiry=i), np.log(leg.strike / FORWARDS[i])))
-        assert float(found["iv"][i]) == pytest.approx(iv, rel=1e-9)
+        assert float(result["iv"][i]) == pytest.approx(iv, rel=1e-9)
         t = DAYS[i] / 365
         kind = ql.Option.Call if leg.side == "call" else ql.Option.Put
         black = ql.BlackCalculator(ql.PlainVanillaPayoff(kind, leg.strike), FORWARDS[i], iv * t**0.5, 1.0)
@@ -50,9 +50,9 @@ def test_values_and_greeks_equal_quantlib():
             "vega": black.vega(t),
         }
         for name, value in expected.items():
-            assert float(found[name][i]) == pytest.approx(leg.quantity * value, rel=1e-9), name
-    assert found["delta"].attrs["units"] == "currency/USD"
-    assert found["forward"].to_numpy().tolist() == pytest.approx(FORWARDS.tolist())
+            assert float(result[name][i]) == pytest.approx(leg.quantity * value, rel=1e-9), name
+    assert result["delta"].attrs["units"] == "currency/USD"
+    assert result["forward"].to_numpy().tolist() == pytest.approx(FORWARDS.tolist())
 
 
 def test_greeks_in_coin_are_differences_of_the_coin_value():
@@ -72,8 +72,8 @@ def test_greeks_in_coin_are_differences_of_the_coin_value():
 
 def test_vega_buckets_add_up_and_are_bumps_of_the_smile():
     """A bump of one expiry by the share of one delta, revalued leg by leg."""
-    found = position.vega_buckets(BOOK, made()).sel(currency="usd")
-    assert float(found["vega"].sum()) == pytest.approx(float(found["total"]), rel=1e-9)
+    result = position.vega_buckets(BOOK, made()).sel(currency="usd")
+    assert float(result["vega"].sum()) == pytest.approx(float(result["total"]), rel=1e-9)
     greeks = position.greeks(BOOK, made()).sel(currency="usd")
     call = black76.greeks(
         greeks["forward"],
@@ -88,15 +88,15 @@ def test_vega_buckets_add_up_and_are_bumps_of_the_smile():
     k, quantity = BOOK["strike"].to_numpy(), BOOK["quantity"].to_numpy()
     moved = [black76.price(f, k, t, iv + s * bump, BOOK["side"]) * quantity for s in (1, -1)]
     expected = (moved[0] - moved[1]) / 2e-4
-    np.testing.assert_allclose(found["vega"].sel(call_delta=0.5), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result["vega"].sel(call_delta=0.5), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_leg_between_expiries_belongs_to_both():
     between = pd.DataFrame(
         {"expiry": ["2026-01-26T08:00Z"], "strike": [100_500.0], "side": ["call"], "quantity": [1.0]}
     )
-    found = position.vega_buckets(between, made()).sel(currency="usd")
-    by_expiry = found["vega"].sum("call_delta").to_numpy()
+    result = position.vega_buckets(between, made()).sel(currency="usd")
+    by_expiry = result["vega"].sum("call_delta").to_numpy()
     f = position.greeks(between, made()).sel(currency="usd").isel(leg=0)
     # The forward's logarithm is linear in time: half-way from day 10 to day 40.
     assert float(f["forward"]) == pytest.approx(np.sqrt(FORWARDS[0] * FORWARDS[1]), rel=1e-12)
@@ -120,14 +120,14 @@ def test_scenario_volatility_with_sticky_strike_and_sticky_delta():
         "delta": black76.price(90_900.0, 110_000.0, t, iv[1] + 0.05, "call"),
     }
     for sticky, value in expected.items():
-        found = position.scenarios(one, smiles, spot_change=-0.1, vol_change=0.05, sticky=sticky)
-        got = found["value"].squeeze().to_numpy()
-        np.testing.assert_allclose(got, [value, value / 90_900.0], rtol=1e-9)
+        result = position.scenarios(one, smiles, spot_change=-0.1, vol_change=0.05, sticky=sticky)
+        actual = result["value"].squeeze().to_numpy()
+        np.testing.assert_allclose(actual, [value, value / 90_900.0], rtol=1e-9)
         start = black76.price(101_000.0, 110_000.0, t, iv[0], "call")
-        assert float(found["pnl"].squeeze()[0]) == pytest.approx(value - start, rel=1e-9)
-    found = position.scenarios(one, made(), spot_change=0.05, elapsed="20d", sticky="delta")
+        assert float(result["pnl"].squeeze()[0]) == pytest.approx(value - start, rel=1e-9)
+    result = position.scenarios(one, made(), spot_change=0.05, elapsed="20d", sticky="delta")
     f, t = 101_000 * 1.05, 20 / 365
-    value = float(found["value"].squeeze()[0])
+    value = float(result["value"].squeeze()[0])
     iv = black76.implied_vol(value, f, 110_000.0, t, "call").iv
     delta = black76.greeks(f, 110_000.0, t, iv, "call", which=["delta"])["delta"]
     k = float(surface.at(made(), EXPIRIES[1], target_delta=float(delta))["log_moneyness"])
@@ -135,10 +135,10 @@ def test_scenario_volatility_with_sticky_strike_and_sticky_delta():
 
 
 def test_expired_legs_are_their_payoff_and_impossible_volatility_is_nan():
-    found = position.scenarios(
+    result = position.scenarios(
         BOOK, made(), spot_change=[-0.1, 0.1], vol_change=[-0.6, 0.0], elapsed=["0d", "10d"]
     )
-    later = found.sel(days=10)
+    later = result.sel(days=10)
     # 2 puts of 95,000 at 90,000 and at 110,000.
     payoff = later["value_by_leg"].sel(currency="usd").isel(leg=0, vol_change=1)
     assert payoff.to_numpy().tolist() == pytest.approx([10_000.0, 0.0])
@@ -146,19 +146,19 @@ def test_expired_legs_are_their_payoff_and_impossible_volatility_is_nan():
     assert float(coin) == pytest.approx(10_000 / 90_000)
     assert (later["status"].isel(leg=0) & Status.EXPIRED).astype(bool).all()
     assert not (later["status"].isel(leg=[1, 2]) & Status.EXPIRED).any()
-    now = found.sel(days=0, currency="usd", vol_change=-0.6)
+    now = result.sel(days=0, currency="usd", vol_change=-0.6)
     assert np.isnan(now["pnl"]).all()
-    assert (found["status"].sel(days=0) & Status.BAD_INPUT).astype(bool).all()
-    assert not np.isnan(found["pnl"].sel(vol_change=0.0)).any()
+    assert (result["status"].sel(days=0) & Status.BAD_INPUT).astype(bool).all()
+    assert not np.isnan(result["pnl"].sel(vol_change=0.0)).any()
     unmoved = position.scenarios(BOOK, made())
     assert unmoved["pnl"].squeeze().to_numpy().tolist() == [0.0, 0.0]
     gone = BOOK["expiry"].mask(BOOK.index == 0, pd.Timestamp("2025-12-31T08:00Z"))
-    found = position.scenarios(BOOK.assign(expiry=gone), made(), spot_change=[-0.1, 0.0, 0.1])
-    assert np.isnan(found["value_by_leg"].isel(leg=0)).all()
-    assert np.isnan(found["pnl_by_leg"].isel(leg=0)).all()
-    assert (found["status"].isel(leg=0) & Status.EXPIRED).astype(bool).all()
-    assert not np.isnan(found["pnl_by_leg"].isel(leg=[1, 2])).any()
-    assert np.isnan(found["pnl"]).all()
+    result = position.scenarios(BOOK.assign(expiry=gone), made(), spot_change=[-0.1, 0.0, 0.1])
+    assert np.isnan(result["value_by_leg"].isel(leg=0)).all()
+    assert np.isnan(result["pnl_by_leg"].isel(leg=0)).all()
+    assert (result["status"].isel(leg=0) & Status.EXPIRED).astype(bool).all()
+    assert not np.isnan(result["pnl_by_leg"].isel(leg=[1, 2])).any()
+    assert np.isnan(result["pnl"]).all()
 
 
 def test_attribution_adds_up_and_the_residual_is_of_third_order():
@@ -166,13 +166,13 @@ def test_attribution_adds_up_and_the_residual_is_of_third_order():
     residual = []
     for part in (1.0, 0.5):
         after = made(level=1 + 0.1 * part, passed=1.0, move=-0.04 * part)
-        found = position.attribution(BOOK, made(), after)
-        total = found["contribution"].sum("term") + found["residual"]
-        np.testing.assert_allclose(total, found["pnl"], rtol=1e-12)
+        result = position.attribution(BOOK, made(), after)
+        total = result["contribution"].sum("term") + result["residual"]
+        np.testing.assert_allclose(total, result["pnl"], rtol=1e-12)
         values = [position.greeks(BOOK, each)["value"].sum("leg") for each in (after, made())]
-        np.testing.assert_allclose(found["pnl"], values[0] - values[1], rtol=1e-9)
-        residual.append(found["residual"].to_numpy())
-        assert (found["residual_share"] < 0.02).all()
+        np.testing.assert_allclose(result["pnl"], values[0] - values[1], rtol=1e-9)
+        residual.append(result["residual"].to_numpy())
+        assert (result["residual_share"] < 0.02).all()
     np.testing.assert_allclose(residual[0] / residual[1], 8.0, rtol=0.25)
 
 
@@ -180,8 +180,8 @@ def test_terms_are_greeks_times_moves():
     """One call, with QuantLib's greeks at the start; theta by hand as the value of a shorter life."""
     one = legs((1, 101_000, "call", 3.0))
     after = made(level=1.05, passed=2.0, move=0.01)
-    found = position.attribution(one, made(), after).sel(currency="usd")
-    term = found["contribution"].to_series()
+    result = position.attribution(one, made(), after).sel(currency="usd")
+    term = result["contribution"].to_series()
     iv = float(smile.iv(made().isel(expiry=1), 0.0))
     t, left = 40 / 365, 38 / 365
 
@@ -197,11 +197,11 @@ def test_terms_are_greeks_times_moves():
     )
     assert term["gamma"] == pytest.approx(3 * black(left).gammaForward() * 1010**2 / 2, rel=1e-9)
     moved = float(smile.iv(after.isel(expiry=1), np.log(1 / 1.01))) - iv
-    assert float(found["vol_change"][0]) == pytest.approx(moved, rel=1e-9)
+    assert float(result["vol_change"][0]) == pytest.approx(moved, rel=1e-9)
     assert term["vega"] == pytest.approx(3 * black(t).vega(t) * moved, rel=1e-9)
     assert term["rho"] == 0.0
-    assert float(found["forward_change"][0]) == pytest.approx(1010.0)
-    assert float(found["days"][0]) == pytest.approx(2.0)
+    assert float(result["forward_change"][0]) == pytest.approx(1010.0)
+    assert float(result["days"][0]) == pytest.approx(2.0)
     shared = position.attribution(one, made(), after, spot=(100_000.0, 100_500.0)).sel(currency="usd")
     by_spot = shared["contribution"].to_series()
     assert by_spot["delta"] == pytest.approx(3 * black(t).deltaForward() * 505, rel=1e-9)
@@ -211,10 +211,10 @@ def test_terms_are_greeks_times_moves():
 def test_attribution_of_expired_legs_is_nan_and_swapped_surfaces_raise():
     after = made(passed=12.0).where(xr.DataArray([False, True, True], dims="expiry"))
     after = after.assign(method=made()["method"] * [0, 1, 1], status=made()["status"])
-    found = position.attribution(BOOK, made(), after)
-    assert np.isnan(found["pnl_by_leg"].sel(currency="usd")).to_numpy().tolist() == [True, False, False]
-    assert np.isnan(found["pnl"]).all()
-    assert int(found["status"][0]) & Status.EXPIRED
+    result = position.attribution(BOOK, made(), after)
+    assert np.isnan(result["pnl_by_leg"].sel(currency="usd")).to_numpy().tolist() == [True, False, False]
+    assert np.isnan(result["pnl"]).all()
+    assert int(result["status"][0]) & Status.EXPIRED
     with pytest.raises(ValueError, match="after must be later than before"):
         position.attribution(BOOK, after, made())
 
@@ -247,7 +247,7 @@ def test_invalid_legs_and_surfaces_are_rejected():
 def test_results_have_the_provenance_of_their_surfaces():
     one = made().assign_attrs(provenance='{"source": "one", "synthetic": false}')
     two = made(passed=1.0).assign_attrs(provenance='{"source": "two", "synthetic": true}')
-    for found in (
+    for result in (
         position.greeks(BOOK, one),
         position.vega_buckets(BOOK, one),
         position.scenarios(BOOK, one),
@@ -257,7 +257,7 @@ def test_results_have_the_provenance_of_their_surfaces():
         surface.local_volatility(one, [0.0], 0.1),
         business_time.fit(one, weekend_weight=1.0),
     ):
-        assert dd.provenance(found)["source"] == "one"
+        assert dd.provenance(result)["source"] == "one"
     both = dd.provenance(position.attribution(BOOK, one, two))
     assert (both["source"], both["synthetic"]) == ("one, two", True)
     assert "provenance" not in position.greeks(BOOK, made()).attrs
@@ -267,10 +267,10 @@ def test_waterfall_attribution_has_no_residual():
     """Each step by hand for one call of 40 days: spot +3 %, basis +1 %, and a move of the smile."""
     one = legs((1, 110_000, "call", 2.0))
     now, after = made(), made(level=1.1, passed=2.0, move=0.04)
-    found = position.attribution(one, now, after, method="revaluation", spot=(100_000.0, 103_000.0)).sel(
+    result = position.attribution(one, now, after, method="revaluation", spot=(100_000.0, 103_000.0)).sel(
         currency="usd"
     )
-    term = found["contribution"].to_series()
+    term = result["contribution"].to_series()
     old, new = now.isel(expiry=1), after.isel(expiry=1)
     f0, f1, left = 101_000.0, 101_000.0 * 1.04, 38 / 365
     k0, k1 = np.log(110_000 / f0), np.log(110_000 / f1)
@@ -290,8 +290,8 @@ def test_waterfall_attribution_has_no_residual():
     values = np.array([2.0 * black76.price(f, 110_000.0, t, iv, "call") for f, t, iv in ladder])
     np.testing.assert_allclose(term, np.diff(values), rtol=1e-8, atol=1e-8)
     assert list(term.index) == ["theta", "spot", "basis", "slide", "level", "skew", "wings"]
-    assert abs(float(found["residual"])) < 1e-9
-    steps = found["vol_steps"].isel(leg=0).to_series()
+    assert abs(float(result["residual"])) < 1e-9
+    steps = result["vol_steps"].isel(leg=0).to_series()
     np.testing.assert_allclose(steps, np.diff([iv for *_, iv in ladder]), rtol=1e-8, atol=1e-12)
     whole = position.attribution(BOOK, now, after, method="revaluation")
     greeks = position.attribution(BOOK, now, after)
@@ -309,8 +309,8 @@ def test_a_skew_stickiness_ratio_moves_the_smile_between_delta_and_strike():
     slope = float(smile.total_variance(curve, 0.0, derivative=1)) / (2 * float(smile.iv(curve, 0.0)) * t)
     for ratio in (0.0, 1.0, 1.6):
         vol = float(smile.iv(curve, k)) + ratio * slope * x
-        found = position.scenarios(one, smiles, spot_change=0.02, sticky=ratio)["value"]
+        result = position.scenarios(one, smiles, spot_change=0.02, sticky=ratio)["value"]
         expected = black76.price(101_000 * 1.02, 104_000.0, t, vol, "call")
-        assert float(found.sel(currency="usd").squeeze()) == pytest.approx(expected, rel=1e-6)
+        assert float(result.sel(currency="usd").squeeze()) == pytest.approx(expected, rel=1e-6)
     with pytest.raises(ValueError, match="sticky must be one of strike, delta, got 'money'"):
         position.scenarios(one, smiles, sticky="money")

@@ -32,21 +32,21 @@ def hedges(**columns: list) -> pd.DataFrame:
 
 def test_values_and_greeks_of_legs_without_volatility_are_their_closed_forms():
     """Inverse: Q (1/P − 1/F) coins, worth F times as many USD."""
-    found = position.greeks(hedges(), surface())
+    result = position.greeks(hedges(), surface())
     forward = np.array([FORWARDS[1], SPOT, SPOT, SPOT])
     usd = [-1.5 * 1_000.0, 0.5 * 800.0, -50_000.0 * (1 / 99_000 - 1 / SPOT) * SPOT, 2 * SPOT]
-    np.testing.assert_allclose(found["value"].sel(currency="usd"), usd, rtol=1e-12)
-    np.testing.assert_allclose(found["value"].sel(currency="coin"), usd / forward, rtol=1e-12)
+    np.testing.assert_allclose(result["value"].sel(currency="usd"), usd, rtol=1e-12)
+    np.testing.assert_allclose(result["value"].sel(currency="coin"), usd / forward, rtol=1e-12)
     in_coin = [-1.5 * 100_000 / FORWARDS[1] ** 2, 0.5 * 99_000 / SPOT**2, -50_000 / SPOT**2, 0.0]
-    np.testing.assert_allclose(found["delta"].sel(currency="coin"), in_coin, rtol=1e-12)
-    np.testing.assert_allclose(found["delta"].sel(currency="usd"), [-1.5, 0.5, -50_000 / 99_000, 2.0])
-    np.testing.assert_allclose(found["gamma"].sel(currency="coin"), -2 * np.array(in_coin) / forward)
+    np.testing.assert_allclose(result["delta"].sel(currency="coin"), in_coin, rtol=1e-12)
+    np.testing.assert_allclose(result["delta"].sel(currency="usd"), [-1.5, 0.5, -50_000 / 99_000, 2.0])
+    np.testing.assert_allclose(result["gamma"].sel(currency="coin"), -2 * np.array(in_coin) / forward)
     for name in ("vega", "theta", "vanna", "volga"):
-        assert (found[name] == 0.0).all(), name
-    assert np.isnan(found["iv"]).all()
-    assert np.isfinite(found["year_fraction"]).to_numpy().tolist() == [True, False, False, False]
-    assert (found["status"] == 0).all()
-    np.testing.assert_allclose(found["rho"].sel(currency="usd"), [-1.5 * FORWARDS[1] * 40 / 365, 0, 0, 0])
+        assert (result[name] == 0.0).all(), name
+    assert np.isnan(result["iv"]).all()
+    assert np.isfinite(result["year_fraction"]).to_numpy().tolist() == [True, False, False, False]
+    assert (result["status"] == 0).all()
+    np.testing.assert_allclose(result["rho"].sel(currency="usd"), [-1.5 * FORWARDS[1] * 40 / 365, 0, 0, 0])
 
 
 def test_coin_greeks_of_a_future_are_differences_of_its_coin_value():
@@ -67,13 +67,13 @@ def test_hedge_without_an_entry_price_has_zero_value_then_its_move():
     now, after = surface(), surface(passed=1.0, move=-0.04)
     assert (abs(position.greeks(legs, now)["value"]) < 1e-9).all()
     for method in ("greeks", "revaluation"):
-        found = position.attribution(legs, now, after, method=method)
+        result = position.attribution(legs, now, after, method=method)
         move = np.array([FORWARDS[1], SPOT, SPOT]) * -0.04
         usd = [-1.5 * move[0], 0.5 * move[1], -50_000 / SPOT * move[2]]
-        np.testing.assert_allclose(found["pnl_by_leg"].sel(currency="usd"), usd, rtol=1e-12)
-        inverse = found["pnl_by_leg"].sel(currency="coin").isel(leg=2)
+        np.testing.assert_allclose(result["pnl_by_leg"].sel(currency="usd"), usd, rtol=1e-12)
+        inverse = result["pnl_by_leg"].sel(currency="coin").isel(leg=2)
         assert float(inverse) == pytest.approx(-50_000 * (1 / SPOT - 1 / (SPOT * 0.96)), rel=1e-12)
-        np.testing.assert_allclose(found["residual"].sel(currency="usd"), 0.0, atol=1e-8)
+        np.testing.assert_allclose(result["residual"].sel(currency="usd"), 0.0, atol=1e-8)
     scenario = position.scenarios(legs, now, spot_change=-0.04)
     np.testing.assert_allclose(scenario["pnl_by_leg"].sel(currency="usd").squeeze(), usd, rtol=1e-12)
 
@@ -95,9 +95,9 @@ def test_call_less_put_less_future_earns_nothing():
         total = position.greeks(book, now)[name].sum("leg")
         assert (abs(total) < 1e-9).all(), name
     for method in ("greeks", "revaluation"):
-        found = position.attribution(book, now, after, method=method)
-        assert (abs(found["pnl"]) < 1e-9).all()
-        assert (abs(found["contribution"]) < 1e-8).all()
+        result = position.attribution(book, now, after, method=method)
+        assert (abs(result["pnl"]) < 1e-9).all()
+        assert (abs(result["contribution"]) < 1e-8).all()
     grid = position.scenarios(
         book, now, spot_change=[-0.5, 0.3], vol_change=[-0.1, 0.2], elapsed=["0d", "40d"]
     )
@@ -113,27 +113,27 @@ def test_a_leg_that_expires_is_settled_at_the_delivery_price():
     delivered = {"2026-01-11": 90_000.0}
     start = position.greeks(BOOK, now)["value"].isel(leg=0)
     for method in ("greeks", "revaluation"):
-        found = position.attribution(BOOK, now, after, method=method, delivery=delivered)
-        paid = found["pnl_by_leg"].isel(leg=0) + start
+        result = position.attribution(BOOK, now, after, method=method, delivery=delivered)
+        paid = result["pnl_by_leg"].isel(leg=0) + start
         np.testing.assert_allclose(paid, [10_000.0, 10_000 / 90_000], rtol=1e-12)
         np.testing.assert_allclose(
-            found["contribution_by_leg"].isel(leg=0).sum("term") + found["residual_by_leg"].isel(leg=0),
-            found["pnl_by_leg"].isel(leg=0),
+            result["contribution_by_leg"].isel(leg=0).sum("term") + result["residual_by_leg"].isel(leg=0),
+            result["pnl_by_leg"].isel(leg=0),
             rtol=1e-12,
         )
-        np.testing.assert_allclose(found["settlement_price"], [90_000, np.nan, np.nan])
-        assert int(found["status"][0]) & Status.EXPIRED
-        assert not int(found["status"][1]) & Status.EXPIRED
+        np.testing.assert_allclose(result["settlement_price"], [90_000, np.nan, np.nan])
+        assert int(result["status"][0]) & Status.EXPIRED
+        assert not int(result["status"][1]) & Status.EXPIRED
         alive = position.attribution(BOOK.iloc[1:], now, after, method=method)
-        np.testing.assert_allclose(found["pnl_by_leg"].isel(leg=[1, 2]), alive["pnl_by_leg"], rtol=1e-12)
-    found = position.attribution(BOOK, now, after, delivery=delivered)
-    term = found["contribution_by_leg"].sel(currency="usd").isel(leg=0).to_series()
+        np.testing.assert_allclose(result["pnl_by_leg"].isel(leg=[1, 2]), alive["pnl_by_leg"], rtol=1e-12)
+    result = position.attribution(BOOK, now, after, delivery=delivered)
+    term = result["contribution_by_leg"].sel(currency="usd").isel(leg=0).to_series()
     # Out of the money at the old forward of 100,000: its whole value was time value.
     assert term["theta"] == pytest.approx(-float(start.sel(currency="usd")), rel=1e-12)
     assert term["settlement"] == pytest.approx(10_000.0, rel=1e-12)
     assert term["delta"] + term["charm"] == pytest.approx(0.0, abs=1e-9)
-    assert (abs(found["residual_by_leg"].isel(leg=0)) < 1e-9).all()
-    assert (found["contribution_by_leg"].sel(term="settlement").isel(leg=[1, 2]) == 0.0).all()
+    assert (abs(result["residual_by_leg"].isel(leg=0)) < 1e-9).all()
+    assert (result["contribution_by_leg"].sel(term="settlement").isel(leg=[1, 2]) == 0.0).all()
 
 
 def test_deliveries_of_a_table_are_those_of_the_contract():
@@ -151,9 +151,9 @@ def test_deliveries_of_a_table_are_those_of_the_contract():
             "price_usd": [90_000.0, 90_100.0, 3_000.0, 1.0],
         }
     )
-    found = position.attribution(both, now, after, delivery=table)
-    assert found["settlement_price"].to_numpy().tolist() == [90_000.0, 90_100.0]
-    assert float(found["pnl_by_leg"].sel(currency="usd").isel(leg=1)) == pytest.approx(-9_900.0)
+    result = position.attribution(both, now, after, delivery=table)
+    assert result["settlement_price"].to_numpy().tolist() == [90_000.0, 90_100.0]
+    assert float(result["pnl_by_leg"].sel(currency="usd").isel(leg=1)) == pytest.approx(-9_900.0)
     with pytest.raises(ValueError, match="delivery does not have a price for the expiry 2026-01-11 08:00"):
         position.attribution(BOOK, now, after, delivery=table[table["symbol"] == "ETH"])
     twice = pd.concat([table, table.assign(contract="option:USDC", price_usd=90_050.0)])
@@ -164,45 +164,45 @@ def test_deliveries_of_a_table_are_those_of_the_contract():
 
 
 def test_without_a_delivery_price_an_expired_leg_stays_nan():
-    found = position.attribution(BOOK, surface(), surface(passed=12.0))
-    assert np.isnan(found["pnl_by_leg"].isel(leg=0)).all()
-    assert np.isnan(found["vol_change"][0])
-    assert "settlement" not in found["term"]
+    result = position.attribution(BOOK, surface(), surface(passed=12.0))
+    assert np.isnan(result["pnl_by_leg"].isel(leg=0)).all()
+    assert np.isnan(result["vol_change"][0])
+    assert "settlement" not in result["term"]
 
 
 def test_a_leg_that_expires_at_the_second_surface_is_settled():
-    found = position.attribution(BOOK, surface(), surface(passed=10.0), delivery={"2026-01-11": 94_000.0})
+    result = position.attribution(BOOK, surface(), surface(passed=10.0), delivery={"2026-01-11": 94_000.0})
     value = position.greeks(BOOK, surface())["value"].sel(currency="usd").isel(leg=0)
-    assert float(found["pnl_by_leg"].sel(currency="usd").isel(leg=0) + value) == pytest.approx(2_000.0)
+    assert float(result["pnl_by_leg"].sel(currency="usd").isel(leg=0) + value) == pytest.approx(2_000.0)
     assert pd.Timestamp(AS_OF) + pd.Timedelta("10D") == pd.Timestamp(EXPIRIES[0])
 
 
 def test_spot_splits_only_moves_of_unexpired_futures_into_delta_and_rho():
     """A settled leg and a perpetual have no basis: their entire move is delta."""
     book = pd.concat([BOOK.iloc[:2], hedges().iloc[:2]], ignore_index=True)
-    found = position.attribution(
+    result = position.attribution(
         book,
         surface(),
         surface(passed=12.0, move=-0.03),
         delivery={"2026-01-11": 90_000.0},
         spot=(100.0, 99.0),
     )
-    terms = found["contribution_by_leg"].sel(currency="usd")
+    terms = result["contribution_by_leg"].sel(currency="usd")
     rho = terms.sel(term="rho").to_numpy()
     assert rho[[0, 3]].tolist() == [0.0, 0.0]
     # The future fell by 3 %, spot by 1 %: two thirds of its move is basis.
     assert rho[2] == pytest.approx(-1.5 * FORWARDS[1] * -0.02)
     assert float(terms.sel(term="delta")[2]) == pytest.approx(-1.5 * FORWARDS[1] * -0.01)
-    np.testing.assert_allclose(terms.sum("term") + found["residual_by_leg"].sel(currency="usd"),
-                               found["pnl_by_leg"].sel(currency="usd"), rtol=1e-9)  # fmt: skip
+    np.testing.assert_allclose(terms.sum("term") + result["residual_by_leg"].sel(currency="usd"),
+                               result["pnl_by_leg"].sel(currency="usd"), rtol=1e-9)  # fmt: skip
 
 
 def test_histories_take_hedge_legs():
     times = [np.datetime64("2026-01-01T08:00"), np.datetime64("2026-01-02T08:00")]
     both = xr.concat([surface(), surface(passed=1.0, move=0.1)], pd.Index(times, name="time"))
-    found = position.greeks(hedges(), both).sel(currency="usd")
-    assert set(found["value"].dims) == {"time", "leg"}
-    assert float(found["value"].isel(time=1, leg=1)) == pytest.approx(0.5 * (SPOT * 1.1 - 99_000.0))
+    result = position.greeks(hedges(), both).sel(currency="usd")
+    assert set(result["value"].dims) == {"time", "leg"}
+    assert float(result["value"].isel(time=1, leg=1)) == pytest.approx(0.5 * (SPOT * 1.1 - 99_000.0))
 
 
 def test_invalid_legs_raise_with_their_name():

@@ -85,8 +85,8 @@ def test_negative_rate_that_moves_with_peers_has_no_sign_finding() -> None:
     common = np.random.default_rng(2).uniform(-1.0, 1.0, 200)
     values = 3.0 + np.stack([common, common, common, common])
     values[0, 120:] -= 5.0
-    found = peers.compare(values, peers.median_of_others(values))
-    assert not found.sign_change.any()
+    result = peers.compare(values, peers.median_of_others(values))
+    assert not result.sign_change.any()
     values[0, 120:] = -values[1, 120:]
     assert peers.compare(values, peers.median_of_others(values)).sign_change.tolist() == [True] + [False] * 3
 
@@ -327,9 +327,9 @@ def test_half_of_the_peers_rate_is_found_despite_equal_interest_rates() -> None:
     values = np.where(np.arange(400) % 3 == 0, 1.0, noise)
     values[1:, 200:] *= 0.5
     others, octaves = peers.median_of_others(values), peers.octaves_to_others(values)
-    found = peers.compare(values, others, octaves, days=90.0)
-    assert found.scale_change[0] == pytest.approx(2.0, rel=1e-9)
-    assert 198 <= found.at[0] <= 201
+    result = peers.compare(values, others, octaves, days=90.0)
+    assert result.scale_change[0] == pytest.approx(2.0, rel=1e-9)
+    assert 198 <= result.at[0] <= 201
 
 
 def test_series_delayed_by_one_step_is_found() -> None:
@@ -347,10 +347,10 @@ def test_rows_copied_from_another_symbol_are_found_except_at_the_floor() -> None
     rng = np.random.default_rng(4)
     hours = [*range(0, 800, 8)]
     values = {name: np.where(rng.random(100) < 0.6, 1.0, rng.normal(size=100).round(6)) for name in "AB"}
-    told = np.flatnonzero((values["B"] != 1.0) & (np.arange(100) >= 40))
+    result = np.flatnonzero((values["B"] != 1.0) & (np.arange(100) >= 40))
     for rows, count in ((6, 6), (5, 0)):
         mixed = values["A"].copy()
-        span = slice(int(told[0]), int(told[rows - 1]) + 1)
+        span = slice(int(result[0]), int(result[rows - 1]) + 1)
         mixed[span] = values["B"][span]
         table = pd.concat(
             [series(hours, list(one)).assign(symbol=name) for name, one in (("A", mixed), ("B", values["B"]))]

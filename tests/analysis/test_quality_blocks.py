@@ -80,16 +80,16 @@ def test_many_combinations_of_keys_are_numbered_too(monkeypatch: pytest.MonkeyPa
 def test_blocks_hold_whole_symbols_and_every_row_once() -> None:
     series = np.array([3, 0, 1, -1, 2, 4, 0, 3, 2], dtype=np.int16)
     groups = np.array([0, 0, 1, 1, 2])
-    found = list(points.blocks(series, groups))
-    assert [(block.first, block.number) for block in found] == [(0, 5)]
-    assert found[0].rows.tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
+    result = list(points.blocks(series, groups))
+    assert [(block.first, block.number) for block in result] == [(0, 5)]
+    assert result[0].rows.tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
 
 
 def test_blocks_end_with_a_symbol(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points, "_BLOCK_ROWS", 4)
     series = np.array([3, 0, 1, -1, 2, 4, 0, 3, 2], dtype=np.int16)
-    found = list(points.blocks(series, np.array([0, 0, 1, 1, 2])))
-    assert [block.rows.tolist() for block in found] == [[1, 2, 6], [0, 4, 7, 8], [5]]
+    result = list(points.blocks(series, np.array([0, 0, 1, 1, 2])))
+    assert [block.rows.tolist() for block in result] == [[1, 2, 6], [0, 4, 7, 8], [5]]
 
 
 @pytest.mark.parametrize("steps", [1, 100, 500])

@@ -14,23 +14,23 @@ NAN = float("nan")
 def test_percentiles_equal_hand_calculation() -> None:
     """5 above −1, 0, 1; then 1 among 0, 1, 5 with half of its equal; 9 has two of three before it."""
     values = [-1.0, 0.0, 1.0, 5.0, 1.0, NAN, 9.0]
-    found = dd.analysis.percentile(series(values), rows=3)
-    np.testing.assert_allclose(found, [NAN, NAN, 1.0, 1.0, 0.5, NAN, 1.0])
-    assert attrs_of(found) == {"units": "1"}
+    result = dd.analysis.percentile(series(values), rows=3)
+    np.testing.assert_allclose(result, [NAN, NAN, 1.0, 1.0, 0.5, NAN, 1.0])
+    assert attrs_of(result) == {"units": "1"}
     strict = dd.analysis.percentile(series(values), "24h", min_rows=3)
     np.testing.assert_allclose(strict, [NAN, NAN, NAN, 1.0, 0.5, NAN, NAN])
 
 
 def test_percentiles_use_previous_values_only() -> None:
     panel = noisy(symbols=2, venues=3, rows=90, gaps=0.2, seed=3).round(1)
-    found = dd.analysis.percentile(panel.transpose("time", ...), rows=20, min_rows=5)
-    assert found.dims == ("time", "symbol", "exchange")
+    result = dd.analysis.percentile(panel.transpose("time", ...), rows=20, min_rows=5)
+    assert result.dims == ("time", "symbol", "exchange")
     for place in np.ndindex(panel.shape):
         past = panel.values[place[:2]][max(0, place[2] - 20) : place[2]]
         past, value = past[np.isfinite(past)], panel.values[place]
         share = ((past < value).sum() + 0.5 * (past == value).sum()) / max(past.size, 1)
         expected = share if past.size >= 5 and np.isfinite(value) else NAN
-        np.testing.assert_allclose(found.values[place[2], *place[:2]], expected, rtol=1e-12)
+        np.testing.assert_allclose(result.values[place[2], *place[:2]], expected, rtol=1e-12)
 
 
 def test_windows_hold_settlements_of_venues_that_stamp_late() -> None:

@@ -26,11 +26,11 @@ def test_flat_smile_is_lognormal():
     made = surface.from_essvi([0.04], [0.0], [0.0], [0.25], forward=[100.0])
     k = np.linspace(-1.0, 1.0, 21)
     normal = stats.norm(-0.02, 0.2)
-    found = risk_neutral.density(made, k)
-    np.testing.assert_allclose(found["density"].isel(expiry=0), normal.pdf(k), rtol=1e-12)
-    np.testing.assert_allclose(found["distribution"].isel(expiry=0), normal.cdf(k), atol=1e-15)
-    assert float(found["mass"].item()) == pytest.approx(1.0, abs=1e-12)
-    assert float(found["martingale"].item()) == pytest.approx(1.0, abs=1e-12)
+    result = risk_neutral.density(made, k)
+    np.testing.assert_allclose(result["density"].isel(expiry=0), normal.pdf(k), rtol=1e-12)
+    np.testing.assert_allclose(result["distribution"].isel(expiry=0), normal.cdf(k), atol=1e-15)
+    assert float(result["mass"].item()) == pytest.approx(1.0, abs=1e-12)
+    assert float(result["martingale"].item()) == pytest.approx(1.0, abs=1e-12)
     p = [1e-6, 0.05, 0.5, 0.95]
     quantiles = risk_neutral.quantile(made, p)
     np.testing.assert_allclose(quantiles["log_moneyness"].isel(expiry=0), normal.ppf(p), atol=1e-12)
@@ -39,7 +39,7 @@ def test_flat_smile_is_lognormal():
     expected = {"mean": -0.02, "standard_deviation": 0.2, "skewness": 0.0, "excess_kurtosis": 0.0}
     for name, value in expected.items():
         assert float(about[name].item()) == pytest.approx(value, abs=1e-10), name
-    assert int(found["status"].item()) == 0
+    assert int(result["status"].item()) == 0
     ends = {name: xr.full_like(made[name], end) for name, end in (("k_min", -0.4), ("k_max", 0.3))}
     quoted = risk_neutral.moments(made.assign(ends))
     within = integrate.quad(lambda x: x**4 * normal.pdf(x), -0.4, 0.3)[0] / normal.moment(4)
@@ -54,12 +54,12 @@ def test_between_expiries_the_density_is_the_curvature_of_calls():
     vol = surface.iv(made, k, t)
     calls = black76.price(1.0, np.exp(k), t, vol, "call")
     second = (calls.isel(shift=0) - 2 * calls.isel(shift=1) + calls.isel(shift=2)) / step**2
-    found = risk_neutral.density(made, np.log(strike), t)
-    np.testing.assert_allclose(found["density"].to_numpy() / strike, second.to_numpy(), rtol=1e-4)
+    result = risk_neutral.density(made, np.log(strike), t)
+    np.testing.assert_allclose(result["density"].to_numpy() / strike, second.to_numpy(), rtol=1e-4)
     slope = 1.0 + (calls.isel(shift=2) - calls.isel(shift=0)) / (2 * step)
-    np.testing.assert_allclose(found["distribution"].to_numpy(), slope.to_numpy(), atol=1e-5)
-    assert float(found["mass"]) == pytest.approx(1.0, abs=1e-9)
-    assert float(found["martingale"]) == pytest.approx(1.0, abs=1e-9)
+    np.testing.assert_allclose(result["distribution"].to_numpy(), slope.to_numpy(), atol=1e-5)
+    assert float(result["mass"]) == pytest.approx(1.0, abs=1e-9)
+    assert float(result["martingale"]) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_quantiles_invert_the_distribution_at_any_time():
@@ -91,22 +91,22 @@ def test_status_of_butterflies_wings_and_missing_fits():
     """Vogt's slice (Gatheral and Jacquier 2014, example 3.1)."""
     vogt = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
     made = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
-    found = risk_neutral.density(made, np.linspace(0.5, 1.5, 101))
-    assert int(found["status"].item()) == Status.BUTTERFLY
-    assert float(found["density"].min()) < 0
-    assert float(found["mass"].item()) == pytest.approx(1.0, abs=1e-9)
+    result = risk_neutral.density(made, np.linspace(0.5, 1.5, 101))
+    assert int(result["status"].item()) == Status.BUTTERFLY
+    assert float(result["density"].min()) < 0
+    assert float(result["mass"].item()) == pytest.approx(1.0, abs=1e-9)
     steep = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (0.04, 1.5, 0.5, 0.0, 0.1)))
     made = smile.from_raw(steep, xr.DataArray([1.0], dims="expiry"))
-    found = risk_neutral.moments(made)
-    assert int(found["status"].item()) & Status.NOT_MARTINGALE
-    assert np.isnan(found["mean"].item())
+    result = risk_neutral.moments(made)
+    assert int(result["status"].item()) & Status.NOT_MARTINGALE
+    assert np.isnan(result["mean"].item())
     holed = three()
     holed = holed.where(xr.DataArray([True, False, True], dims="expiry"))
     holed = holed.assign(method=holed["method"].fillna(0).astype(np.int8), status=("expiry", [0, 2, 0]))
-    found = risk_neutral.density(holed, [0.0])
-    assert np.isnan(found["density"]).to_numpy()[:, 0].tolist() == [False, True, False]
-    assert np.isnan(found["mass"]).to_numpy().tolist() == [False, True, False]
-    assert found["status"].to_numpy().tolist() == [0, 2, 0]
+    result = risk_neutral.density(holed, [0.0])
+    assert np.isnan(result["density"]).to_numpy()[:, 0].tolist() == [False, True, False]
+    assert np.isnan(result["mass"]).to_numpy().tolist() == [False, True, False]
+    assert result["status"].to_numpy().tolist() == [0, 2, 0]
 
 
 @pytest.mark.parametrize("p", [1e-300, 1e-200, 1e-120, 1e-40, 0.3, 1.0 - 1e-6])
@@ -115,5 +115,5 @@ def test_quantiles_of_a_flat_smile_are_those_of_the_lognormal(p):
     flat = smile.from_raw(
         svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (w, 0.0, 0.0, 0.0, 0.1))), 30 / 365
     )
-    found = risk_neutral.quantile(flat, [p])["log_moneyness"]
-    assert float(found.squeeze()) == pytest.approx(-w / 2 + w**0.5 * special.ndtri(p), rel=1e-9)
+    result = risk_neutral.quantile(flat, [p])["log_moneyness"]
+    assert float(result.squeeze()) == pytest.approx(-w / 2 + w**0.5 * special.ndtri(p), rel=1e-9)

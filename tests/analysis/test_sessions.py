@@ -104,15 +104,15 @@ def test_the_sample_has_the_same_sessions_as_the_published_calendars() -> None:
         table = sample.open().latest("rwa_market_hours", now, within=pd.Timedelta(1, "D"))
         window = now - pd.Timedelta(9, "D"), now + pd.Timedelta(9, "D")
         for market in ("XNYS", "XNAS", "XLON", "XTKS"):
-            found = sessions.calendar(market, *window, hours=table)
-            pd.testing.assert_frame_equal(found, sessions.calendar(market, *window))
+            result = sessions.calendar(market, *window, hours=table)
+            pd.testing.assert_frame_equal(result, sessions.calendar(market, *window))
 
 
 def test_futures_of_the_sample_have_their_break_and_early_closes() -> None:
     """Chicago: 17:00 to 16:00, and to 12:00 on Thanksgiving and the day after; Christmas is closed."""
     table = sample.open().latest("rwa_market_hours", at("2025-11-28"), within=pd.Timedelta(1, "D"))
-    found = sessions.calendar("CME", "2025-11-26T12:00", "2025-12-01", hours=table)
-    assert rows(found) == spans(
+    result = sessions.calendar("CME", "2025-11-26T12:00", "2025-12-01", hours=table)
+    assert rows(result) == spans(
         ("regular", "2025-11-26T12:00", "2025-11-26T22:00"),
         ("overnight", "2025-11-26T22:00", "2025-11-26T23:00"),
         ("regular", "2025-11-26T23:00", "2025-11-27T18:00"),
@@ -122,8 +122,8 @@ def test_futures_of_the_sample_have_their_break_and_early_closes() -> None:
         ("regular", "2025-11-30T23:00", "2025-12-01T00:00"),
     )
     table = sample.open().latest("rwa_market_hours", at("2025-12-26"), within=pd.Timedelta(1, "D"))
-    found = sessions.calendar("cme", "2025-12-24T12:00", "2025-12-26", hours=table)
-    assert rows(found)[1] == ("holiday", at("2025-12-24T18:00"), at("2025-12-25T23:00"))
+    result = sessions.calendar("cme", "2025-12-24T12:00", "2025-12-26", hours=table)
+    assert rows(result)[1] == ("holiday", at("2025-12-24T18:00"), at("2025-12-25T23:00"))
 
 
 def hours_table() -> pd.DataFrame:
@@ -225,32 +225,32 @@ def test_sampled_rates_are_weighted_with_the_time_for_which_they_hold() -> None:
     rates = xr.DataArray(
         [8.0, 16.0, 4.0, 4.0, -8.0, -8.0, np.nan, 0.0], {"time": stamps}, "time", "rate_bps_8h"
     )
-    found = sessions.by_session(made_calendar(), funding=rates.assign_attrs(kind="sampled"))
+    result = sessions.by_session(made_calendar(), funding=rates.assign_attrs(kind="sampled"))
     # regular: 3 h at 8, 1 h at 16, 4 h at 4, 2 h at 0; overnight: 2 h at 16; weekend: 4 h at -8, 2 h unknown
-    assert of(found["funding_hours"]) == {"regular": 10.0, "overnight": 2.0, "weekend": 4.0}
-    assert of(found["funding_bps_8h"]) == {"regular": 5.6, "overnight": 16.0, "weekend": -8.0}
-    assert of(found["funding_bps"]) == {"regular": 7.0, "overnight": 4.0, "weekend": -4.0}
-    assert of(found["hours"]) == {"regular": 10.0, "overnight": 2.0, "weekend": 6.0}
-    assert np.isnan(found["funding_bps"].sel(session="holiday"))
+    assert of(result["funding_hours"]) == {"regular": 10.0, "overnight": 2.0, "weekend": 4.0}
+    assert of(result["funding_bps_8h"]) == {"regular": 5.6, "overnight": 16.0, "weekend": -8.0}
+    assert of(result["funding_bps"]) == {"regular": 7.0, "overnight": 4.0, "weekend": -4.0}
+    assert of(result["hours"]) == {"regular": 10.0, "overnight": 2.0, "weekend": 6.0}
+    assert np.isnan(result["funding_bps"].sel(session="holiday"))
 
 
 def test_a_sampled_rate_holds_for_two_usual_steps_at_most() -> None:
     """Hourly samples with a gap from 3 h to 10 h: the rate of 3 h is valid until 5 h."""
     stamps = pd.Timestamp("2026-01-08T12:00") + pd.to_timedelta([0, 1, 2, 3, 10], "h")
     rates = xr.DataArray([8.0, 8.0, 8.0, 16.0, 4.0], {"time": stamps}, "time", "rate_bps_8h")
-    found = sessions.by_session(made_calendar(), funding=rates.assign_attrs(kind="sampled"))
-    assert of(found["funding_hours"]) == {"regular": 4.0, "overnight": 1.0, "weekend": 1.0}
-    assert of(found["funding_bps"]) == {"regular": 5.0, "overnight": 2.0, "weekend": 0.5}
+    result = sessions.by_session(made_calendar(), funding=rates.assign_attrs(kind="sampled"))
+    assert of(result["funding_hours"]) == {"regular": 4.0, "overnight": 1.0, "weekend": 1.0}
+    assert of(result["funding_bps"]) == {"regular": 5.0, "overnight": 2.0, "weekend": 0.5}
 
 
 def test_settled_rates_accrue_over_their_interval_and_add_up_to_the_payments() -> None:
     """Payments every 8 h: at 8 h for 4 regular, 2 overnight, 2 regular; at 16 h for 2 regular, 6 weekend."""
     rates = series([8.0, -16.0], "rate_bps_8h", "8h", "2026-01-08T20:00")
     rates = rates.assign_coords(interval_hours=8.0).assign_attrs(kind="settled")
-    found = sessions.by_session(made_calendar(), funding=rates)
-    assert of(found["funding_bps"]) == {"regular": 6.0 - 4.0, "overnight": 2.0, "weekend": -12.0}
-    assert of(found["funding_bps_8h"]) == {"regular": 2.0, "overnight": 8.0, "weekend": -16.0}
-    assert float(found["funding_bps"].sum()) == pytest.approx(8.0 - 16.0, abs=1e-12)
+    result = sessions.by_session(made_calendar(), funding=rates)
+    assert of(result["funding_bps"]) == {"regular": 6.0 - 4.0, "overnight": 2.0, "weekend": -12.0}
+    assert of(result["funding_bps_8h"]) == {"regular": 2.0, "overnight": 8.0, "weekend": -16.0}
+    assert float(result["funding_bps"].sum()) == pytest.approx(8.0 - 16.0, abs=1e-12)
 
 
 def test_a_payment_without_an_interval_is_counted() -> None:
@@ -259,10 +259,10 @@ def test_a_payment_without_an_interval_is_counted() -> None:
     rates = rates.assign_coords(
         interval_hours=("time", [8.0, np.nan, 8.0]), payment_bps=("time", [np.nan, 10.0, np.nan])
     ).assign_attrs(kind="settled")
-    found = sessions.by_session(made_calendar(), funding=rates.isel(time=slice(1, None)))
-    assert float(found["funding_hours"].sum()) == 9.0, "the first of a series counts for one hour"
-    found = sessions.by_session(made_calendar(), funding=rates)
-    assert of(found["funding_bps"]) == {"regular": 5.0 + 2.5 - 4.0, "overnight": 2.5, "weekend": -12.0}
+    result = sessions.by_session(made_calendar(), funding=rates.isel(time=slice(1, None)))
+    assert float(result["funding_hours"].sum()) == 9.0, "the first of a series counts for one hour"
+    result = sessions.by_session(made_calendar(), funding=rates)
+    assert of(result["funding_bps"]) == {"regular": 5.0 + 2.5 - 4.0, "overnight": 2.5, "weekend": -12.0}
     closed = sessions.closures(made_calendar(), funding=rates)
     np.testing.assert_array_equal(closed["funding_bps"], [0.0, -16.0])  # that of the open is paid
 
@@ -286,35 +286,35 @@ def test_premium_and_open_interest_by_session() -> None:
     mark = series([101.0, 99.0, 102.0, 100.0, 100.0, 98.0, 98.0, 98.0, 100.0], "mark_usd")
     index = series([100.0] * 9, "index_usd")
     oi = series([1.0, 3.0, 10.0, 2.0, 2.0, 5.0, 5.0, 8.0, 0.0], "oi_usd")
-    found = sessions.by_session(made_calendar(), mark=mark, index=index, oi=oi)
-    assert of(found["premium_bps"]) == {"regular": 0.0, "overnight": 200.0, "weekend": -200.0}
-    assert of(found["premium_size_bps"]) == {"regular": 40.0, "overnight": 200.0, "weekend": 200.0}
-    assert of(found["mean_oi"]) == {"regular": 1.6, "overnight": 10.0, "weekend": 6.0}
-    assert found["mean_oi"].attrs == {"units": "USD"}
+    result = sessions.by_session(made_calendar(), mark=mark, index=index, oi=oi)
+    assert of(result["premium_bps"]) == {"regular": 0.0, "overnight": 200.0, "weekend": -200.0}
+    assert of(result["premium_size_bps"]) == {"regular": 40.0, "overnight": 200.0, "weekend": 200.0}
+    assert of(result["mean_oi"]) == {"regular": 1.6, "overnight": 10.0, "weekend": 6.0}
+    assert result["mean_oi"].attrs == {"units": "USD"}
 
 
 def test_volatility_uses_returns_within_one_span() -> None:
     """Returns of ±1 % in 2 h while open, 2 % overnight, none at the weekend; one price is missing."""
     logs = np.array([0.0, 0.01, 0.0, 0.02, 0.03, 0.02, np.nan, 0.02, 0.02])
     mark = series(np.exp(logs).tolist(), "mark_usd")
-    found = sessions.by_session(made_calendar(), mark=mark)
+    result = sessions.by_session(made_calendar(), mark=mark)
     # regular 0.01, −0.01 (0 to 4 h), 0.01, −0.01 (6 to 10 h); overnight 0.02; weekend 0 over 4 h and 2 h
     regular_variance, overnight_variance = 4 * 1e-4 / 8, 4e-4 / 2
-    assert of(found["volatility_hours"]) == {"regular": 8.0, "overnight": 2.0, "weekend": 6.0}
-    assert float(found["volatility"].sel(session="regular")) == pytest.approx(
+    assert of(result["volatility_hours"]) == {"regular": 8.0, "overnight": 2.0, "weekend": 6.0}
+    assert float(result["volatility"].sel(session="regular")) == pytest.approx(
         np.sqrt(regular_variance * 8760)
     )
-    assert float(found["volatility"].sel(session="overnight")) == pytest.approx(
+    assert float(result["volatility"].sel(session="overnight")) == pytest.approx(
         np.sqrt(overnight_variance * 8760)
     )
-    assert float(found["crossing"].max()) == 0.0
+    assert float(result["crossing"].max()) == 0.0
 
 
 def test_returns_over_an_edge_are_counted_and_left_out() -> None:
     mark = series([100.0, 101.0, 102.0, 103.0], "mark_usd", "3h")  # 0, 3, 6, 9 h: 3 to 6 h spans two
-    found = sessions.by_session(made_calendar(), mark=mark)
-    assert of(found["crossing"]) == {"regular": 1.0, "overnight": 1.0, "weekend": 1.0}
-    assert of(found["volatility_hours"]) == {"regular": 6.0, "overnight": 0.0, "weekend": 0.0}
+    result = sessions.by_session(made_calendar(), mark=mark)
+    assert of(result["crossing"]) == {"regular": 1.0, "overnight": 1.0, "weekend": 1.0}
+    assert of(result["volatility_hours"]) == {"regular": 6.0, "overnight": 0.0, "weekend": 0.0}
 
 
 def test_closures_have_move_gap_funding_and_carry() -> None:
@@ -325,17 +325,17 @@ def test_closures_have_move_gap_funding_and_carry() -> None:
     rates = (
         series([8.0] * 19, "rate_bps_8h", "1h").assign_coords(interval_hours=1.0).assign_attrs(kind="settled")
     )
-    found = sessions.closures(made_calendar(), mark=mark, index=index, funding=rates, oi=oi)
-    assert found["session"].values.tolist() == ["overnight", "weekend"]
-    assert found["closed_hours"].values.tolist() == [2.0, 6.0]
-    assert found["closure"].dt.hour.values.tolist() == [16, 22]
-    assert found["end"].dt.hour.values.tolist() == [18, 4]
-    np.testing.assert_allclose(found["move_bps"], [200.0, 500.0])
-    np.testing.assert_allclose(found["gap_bps"], [100.0, -200.0])
-    np.testing.assert_allclose(found["implied_gap_bps"], [200.0, 500.0])
-    np.testing.assert_allclose(found["funding_bps"], [2.0, 6.0])  # a payment at the open is paid
-    np.testing.assert_allclose(found["carry_bps"], [198.0, 494.0])
-    np.testing.assert_allclose(found["oi_change"], [0.25, -0.5])
+    result = sessions.closures(made_calendar(), mark=mark, index=index, funding=rates, oi=oi)
+    assert result["session"].values.tolist() == ["overnight", "weekend"]
+    assert result["closed_hours"].values.tolist() == [2.0, 6.0]
+    assert result["closure"].dt.hour.values.tolist() == [16, 22]
+    assert result["end"].dt.hour.values.tolist() == [18, 4]
+    np.testing.assert_allclose(result["move_bps"], [200.0, 500.0])
+    np.testing.assert_allclose(result["gap_bps"], [100.0, -200.0])
+    np.testing.assert_allclose(result["implied_gap_bps"], [200.0, 500.0])
+    np.testing.assert_allclose(result["funding_bps"], [2.0, 6.0])  # a payment at the open is paid
+    np.testing.assert_allclose(result["carry_bps"], [198.0, 494.0])
+    np.testing.assert_allclose(result["oi_change"], [0.25, -0.5])
 
 
 def test_a_closure_without_all_of_its_payments_or_prices_is_missing() -> None:
@@ -343,10 +343,10 @@ def test_a_closure_without_all_of_its_payments_or_prices_is_missing() -> None:
     rates = series([8.0, 8.0, 8.0, 8.0, 8.0, 8.0, np.nan, 8.0, 8.0], "rate_bps_8h")
     settled = rates.assign_coords(interval_hours=2.0).assign_attrs(kind="settled")
     mark = series([100.0, 100.0, 100.0, 101.0, 100.0, 100.0, np.nan, np.nan, np.nan], "mark_usd")
-    found = sessions.closures(made_calendar(), mark=mark, funding=settled)
-    np.testing.assert_allclose(found["funding_bps"], [2.0, np.nan])
-    np.testing.assert_allclose(found["move_bps"], [100.0, np.nan])
-    np.testing.assert_allclose(found["carry_bps"], [98.0, np.nan])
+    result = sessions.closures(made_calendar(), mark=mark, funding=settled)
+    np.testing.assert_allclose(result["funding_bps"], [2.0, np.nan])
+    np.testing.assert_allclose(result["move_bps"], [100.0, np.nan])
+    np.testing.assert_allclose(result["carry_bps"], [98.0, np.nan])
     sampled = rates.assign_attrs(kind="sampled")
     np.testing.assert_allclose(
         sessions.closures(made_calendar(), funding=sampled)["funding_bps"], [2.0, np.nan]

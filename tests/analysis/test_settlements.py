@@ -105,9 +105,9 @@ def test_late_payments_align_with_others_at_the_hour():
     np.testing.assert_array_equal(funding.spread(panel, "a", "b"), [3.0, 2.0])
     assert funding.spread(panel).sel(long="a", short="b").values.tolist() == [3.0, 2.0]
     np.testing.assert_array_equal(funding.dispersion(panel)["range_bps_8h"], [3.0, 2.0])
-    found = align.align(settled([1.0, 2.0, 3.0], STAMPS + LATE), "8h")
-    np.testing.assert_array_equal(found["value"], [1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(found["staleness"], [0.0, 0.0, 0.0])
+    result = align.align(settled([1.0, 2.0, 3.0], STAMPS + LATE), "8h")
+    np.testing.assert_array_equal(result["value"], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(result["staleness"], [0.0, 0.0, 0.0])
     # a pays hourly 12 ms late, b 8-hourly on the hour: each keeps its own interval after they are merged.
     rates = venues(STAMPS[1:2], b=[8.0])
     late = venues(STAMPS[1:2] + LATE, a=[2.0])
@@ -204,10 +204,10 @@ def test_payments_overlapping_after_omissions_are_omitted_too():
         for series in expected:
             while (wrong := _overlapping(series, since))[0].any():
                 series[int(np.argmax(wrong[0]))] = 0.0
-        found = _without_overlap(
+        result = _without_overlap(
             np.ones((2, 60)), paid, np.arange(2), since=since, origin=STAMPS[0], names=[], strict=False
         )
-        np.testing.assert_array_equal(np.isnan(found), (paid > 0.0) & (expected == 0.0))
+        np.testing.assert_array_equal(np.isnan(result), (paid > 0.0) & (expected == 0.0))
 
 
 @pytest.mark.parametrize("hourly", [1, 4])
@@ -290,8 +290,8 @@ def test_late_stamps_in_chunks_are_merged_lazily():
 def test_a_payment_is_missing_from_one_and_a_half_intervals_on(gap, missing):
     """Halfway to the second of two 8-hour intervals: before, the payment is late; after, one is missing."""
     stamps = STAMPS[0] + pd.to_timedelta([0.0, gap], "h")
-    found = funding.cumulative(settled([1.0, 1.0], stamps), gaps="skip")
-    assert found["missing_hours"][-1].item() == pytest.approx(missing, abs=1e-9)
+    result = funding.cumulative(settled([1.0, 1.0], stamps), gaps="skip")
+    assert result["missing_hours"][-1].item() == pytest.approx(missing, abs=1e-9)
 
 
 def test_two_hourly_payments_may_follow_a_sum_that_is_an_hour_late():
@@ -300,9 +300,9 @@ def test_two_hourly_payments_may_follow_a_sum_that_is_an_hour_late():
     paid = np.array([2.0, 2.0, 2.0, 2.0, 6.0, 2.0, 2.0, 2.0])
     stamps = pd.DatetimeIndex(np.datetime64("2026-01-01") + (hours * 3600).astype("timedelta64[s]"))
     panel = settled([1.0] * 8, stamps, 2).assign_coords(interval_hours=("time", paid))
-    found = funding.cumulative(panel)
-    assert found["funding_bps"][-1].item() == pytest.approx(20 / 8)
-    assert found["missing_hours"][-1].item() == 0.0
+    result = funding.cumulative(panel)
+    assert result["funding_bps"][-1].item() == pytest.approx(20 / 8)
+    assert result["missing_hours"][-1].item() == 0.0
     twice = pd.DatetimeIndex([*stamps, stamps[-1] + pd.Timedelta("1h"), stamps[-1] + pd.Timedelta("2h")])
     panel = settled([1.0] * 10, twice, 2).assign_coords(interval_hours=("time", [*paid, 2.0, 2.0]))
     with pytest.raises(ValueError, match="2026-01-01T21:00:00 pays for 2 h and comes 1 h"):

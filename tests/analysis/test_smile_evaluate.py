@@ -26,16 +26,16 @@ def test_curve_derivatives_and_density_equal_high_precision_reference(name):
     table, fit = points(name), fit_of(name)
     k = table["k"].to_numpy()
     for derivative, column in enumerate(("w", "dw", "d2w")):
-        got = smile.total_variance(fit, k, derivative=derivative)
-        np.testing.assert_allclose(got, table[column], rtol=0, atol=1e-13)
+        actual = smile.total_variance(fit, k, derivative=derivative)
+        np.testing.assert_allclose(actual, table[column], rtol=0, atol=1e-13)
     np.testing.assert_allclose(durrleman(fit, k), table["g"], rtol=0, atol=1e-13)
 
 
 def test_svi_vertex_and_volatility_equal_quantlib():
     """QuantLib svivolatility.cpp: ``w(m) = a + b σ``."""
     raw = raw_sets()["quantlib_svi"]
-    got = float(smile.total_variance(smile.from_raw(raw, 11 / 365), raw.m))
-    assert got == pytest.approx(-0.0666 + 0.229 * 0.337, abs=1e-16)
+    actual = float(smile.total_variance(smile.from_raw(raw, 11 / 365), raw.m))
+    assert actual == pytest.approx(-0.0666 + 0.229 * 0.337, abs=1e-16)
     fit = fit_of("crypto30d", t=30 / 365)
     np.testing.assert_allclose(
         smile.iv(fit, 0.1), np.sqrt(smile.total_variance(fit, 0.1) * 365 / 30), rtol=1e-15
@@ -56,13 +56,13 @@ def test_vogt_is_convex_and_flagged_between_its_published_roots():
 
 @pytest.mark.parametrize("name", WITH_G)
 def test_minimum_and_limits_of_g(name):
-    figures, found = published(name, "g"), smile.butterfly_check(fit_of(name))
+    figures, result = published(name, "g"), smile.butterfly_check(fit_of(name))
     for variable, figure in (("g_left", "g_minus_inf"), ("g_right", "g_plus_inf"), ("min_g", "min_g")):
         if figure in figures:
-            assert float(found[variable]) == pytest.approx(figures[figure], abs=1e-12)
+            assert float(result[variable]) == pytest.approx(figures[figure], abs=1e-12)
     if "argmin_g" in figures:
-        assert float(found["argmin_k"]) == pytest.approx(figures["argmin_g"], abs=1e-6)
-    assert bool(found["ok"]) == (figures.get("min_g", 1.0) >= 0)
+        assert float(result["argmin_k"]) == pytest.approx(figures["argmin_g"], abs=1e-6)
+    assert bool(result["ok"]) == (figures.get("min_g", 1.0) >= 0)
 
 
 def test_too_steep_a_wing_and_too_low_a_vertex_fail():
@@ -114,16 +114,16 @@ class TestRange:
     )
 
     def test_extrapolation_happens_only_on_request(self):
-        got = smile.iv(self.fit(), np.array([-0.31, -0.3, 0.0, 0.4, 0.41]))
-        assert got.isnull().values.tolist() == [True, False, False, False, True]
+        actual = smile.iv(self.fit(), np.array([-0.31, -0.3, 0.0, 0.4, 0.41]))
+        assert actual.isnull().values.tolist() == [True, False, False, False, True]
         k = np.array([-2.0, 2.0])
-        got = smile.total_variance(self.fit(), k, extrapolate=True)
-        np.testing.assert_array_equal(got, svi.total_variance(k, svi.Raw(0.02, 0.4, -0.6, 0.05, 0.2)))
+        actual = smile.total_variance(self.fit(), k, extrapolate=True)
+        np.testing.assert_array_equal(actual, svi.total_variance(k, svi.Raw(0.02, 0.4, -0.6, 0.05, 0.2)))
         fit = smile.from_raw(svi.Raw(*[np.nan] * 5), 0.5, k_min=np.nan, k_max=np.nan)
         assert np.isnan(smile.iv(fit, 0.0, extrapolate=True))
-        found = smile.butterfly_check(fit)
-        assert not found["ok"]
-        assert np.isnan([float(found[name]) for name in ("min_g", "argmin_k", "g_left", "g_right")]).all()
+        result = smile.butterfly_check(fit)
+        assert not result["ok"]
+        assert np.isnan([float(result[name]) for name in ("min_g", "argmin_k", "g_left", "g_right")]).all()
 
 
 def surface_of_slices():
@@ -143,8 +143,8 @@ def test_dims_are_the_slices_then_the_points():
     with pytest.raises(TypeError, match="names them"):
         smile.iv(fit, np.zeros((2, 2)))
     fit["year_fraction"].attrs["units"] = "years"
-    for found in (smile.iv(fit, k), durrleman(fit, k), smile.butterfly_check(fit)):
-        assert attrs_of(found["year_fraction"]) == {"units": "years"}
+    for result in (smile.iv(fit, k), durrleman(fit, k), smile.butterfly_check(fit)):
+        assert attrs_of(result["year_fraction"]) == {"units": "years"}
     assert [part.attrs for part in smile.butterfly_check(fit).values()] == [{}] * 5
 
 
@@ -155,9 +155,9 @@ def test_wing_slope_of_two_is_rejected_despite_positive_density(slope, ok):
     With a = 3 the density falls to zero from above: g is near (a/2 - 1) / w > 0 far to the right.
     """
     raw = Raw(*(np.array([p]) for p in (3.0, slope, 0.6, 0.0, 0.5)))
-    found = check_slices(raw, np.array([-4.0]), np.array([4.0]))
-    assert found.min_g[0] > 0.0
-    assert bool(found.ok[0]) is ok
+    result = check_slices(raw, np.array([-4.0]), np.array([4.0]))
+    assert result.min_g[0] > 0.0
+    assert bool(result.ok[0]) is ok
 
 
 SETS = (*WITH_POINTS, "market_like_gj_repair", "quantlib_svi")

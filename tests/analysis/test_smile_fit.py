@@ -35,8 +35,8 @@ class TestRecovery:
     def test_fit_of_a_thousand_slices_recovers_parameters(self):
         k, iv, t, raw = crypto_like(1000, 40, seed=1)
         fit = fit_equally(k, iv, t)
-        for got, truth in zip([fit[name] for name in RAW], raw, strict=True):
-            np.testing.assert_allclose(got, truth, rtol=0, atol=1e-8)
+        for actual, truth in zip([fit[name] for name in RAW], raw, strict=True):
+            np.testing.assert_allclose(actual, truth, rtol=0, atol=1e-8)
         assert (fit["status"] == 0).all()
         assert float(fit["rmse_vol"].max()) < 1e-12
 

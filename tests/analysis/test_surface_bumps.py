@@ -148,14 +148,14 @@ def test_crossing_quotes_do_not_cause_calendar_arbitrage():
 
 def test_recorded_chains_are_fitted_as_well_as_arbitrage_free_prices_can():
     chains = quotes_met.recorded()
-    found = pd.DataFrame({name: quotes_met.figures(options) for name, options in chains.items()}).T
-    short = found[(found["inside"] < 95.0) & (found["inside"] < found["most"] - 2.0)]
+    result = pd.DataFrame({name: quotes_met.figures(options) for name, options in chains.items()}).T
+    short = result[(result["inside"] < 95.0) & (result["inside"] < result["most"] - 2.0)]
     assert short.empty, short.to_string()
-    assert (found["violations"] == 0).all()
-    assert found["atm"].median() <= 0.12
-    assert found["all"].median() <= 0.21
-    before = pd.DataFrame(SVI_ERRORS, index=["all", "atm"]).T.reindex(found.index)
-    assert ((found[["all", "atm"]] <= before) | (found[["all", "atm"]] <= 0.1)).all(axis=None)
+    assert (result["violations"] == 0).all()
+    assert result["atm"].median() <= 0.12
+    assert result["all"].median() <= 0.21
+    before = pd.DataFrame(SVI_ERRORS, index=["all", "atm"]).T.reindex(result.index)
+    assert ((result[["all", "atm"]] <= before) | (result[["all", "atm"]] <= 0.1)).all(axis=None)
 
 
 @pytest.mark.parametrize(("expiry", "height"), [(0, 0.5), (1, 4.0)])

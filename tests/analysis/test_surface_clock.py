@@ -59,16 +59,16 @@ def test_an_event_adds_its_variance_at_its_instant() -> None:
     assert total(THREE, SUNDAY, over) == pytest.approx(total(THREE, SUNDAY, None), rel=1e-12)
     # More than there is is all that there is, and said.
     great = {"events": {"2026-01-03T12:00Z": 0.01}}
-    found = surface.constant_maturity(THREE, tenors=["2d", "3d"], points=["atm"], clock=great)
-    np.testing.assert_allclose(found["atm"] ** 2 * found["tenor"] / 365, [0.002, 0.006], rtol=1e-12)
-    assert (found["status"] & Status.CALENDAR).astype(bool).all()
+    result = surface.constant_maturity(THREE, tenors=["2d", "3d"], points=["atm"], clock=great)
+    np.testing.assert_allclose(result["atm"] ** 2 * result["tenor"] / 365, [0.002, 0.006], rtol=1e-12)
+    assert (result["status"] & Status.CALENDAR).astype(bool).all()
 
 
 def test_local_and_forward_variance_follow_the_clock() -> None:
     """Sunday at half a weight: 0.004 over 48 weighted hours, half of it an hour."""
     per_year = 0.004 / 48 * 0.5 / HOUR
-    found = surface.local_volatility(THREE, [-0.02, 0.0, 0.01], SUNDAY, clock=0.5)
-    np.testing.assert_allclose(found["local_variance"], per_year, rtol=1e-6)
+    result = surface.local_volatility(THREE, [-0.02, 0.0, 0.01], SUNDAY, clock=0.5)
+    np.testing.assert_allclose(result["local_variance"], per_year, rtol=1e-6)
     step = surface.forward_variance(THREE, SUNDAY, SUNDAY + HOUR, clock=0.5)
     assert float(step["variance"]) == pytest.approx(per_year, rel=1e-9)
 
@@ -78,9 +78,9 @@ def test_an_index_between_two_expiries_follows_the_clock() -> None:
         {"total_variance": ("expiry", [0.002, 0.006])},
         {"expiry": THREE["expiry"][:2], "year_fraction": ("expiry", np.array([1, 4]) / 365)},
     )
-    found = variance.volatility_index(quoted, horizon="3d", clock=0.5)
-    assert float(found["index"]) ** 2 * SUNDAY == pytest.approx(0.002 + 0.004 * 32 / 48, rel=1e-12)
-    assert float(found["near_share"]) == pytest.approx(16 / 48, rel=1e-12)
+    result = variance.volatility_index(quoted, horizon="3d", clock=0.5)
+    assert float(result["index"]) ** 2 * SUNDAY == pytest.approx(0.002 + 0.004 * 32 / 48, rel=1e-12)
+    assert float(result["near_share"]) == pytest.approx(16 / 48, rel=1e-12)
 
 
 def test_result_of_the_fit_is_usable_as_a_clock() -> None:
@@ -92,8 +92,8 @@ def test_result_of_the_fit_is_usable_as_a_clock() -> None:
     made = flat(tuple(days), tuple(w), at)
     fitted = business_time.fit(made, events=["2026-01-05T18:00Z"], measure="atm")
     less = made.isel(expiry=[0, 1, 2, 3, 5, 6, 7, 8, 9])  # without the expiry just after the event
-    got = total(less, days[4] / 365, fitted)
-    assert got == pytest.approx(w[4], rel=5e-3)
+    actual = total(less, days[4] / 365, fitted)
+    assert actual == pytest.approx(w[4], rel=5e-3)
     assert abs(total(less, days[4] / 365, None) / w[4] - 1) > 0.15
     falls = business_time.fit(made, events=["2026-01-03T18:00Z"], measure="atm")
     assert float(falls["event_variance"][0]) >= 0.0
@@ -101,7 +101,7 @@ def test_result_of_the_fit_is_usable_as_a_clock() -> None:
     lost = xr.concat([fitted, fitted.where(False)], "time")
     both = xr.concat([less, less], "time")
     cut = surface.constant_maturity(both, tenors=["5d"], points=["atm"], clock=lost)
-    assert float(cut["atm"][0, 0]) ** 2 * days[4] / 365 == pytest.approx(got, rel=1e-12)
+    assert float(cut["atm"][0, 0]) ** 2 * days[4] / 365 == pytest.approx(actual, rel=1e-12)
     assert np.isnan(cut["atm"][1, 0])
     assert int(cut["status"][1, 0]) == Status.UNDETERMINED
 
@@ -116,8 +116,8 @@ def test_averaging_weights_each_hour_by_the_clock(end: str) -> None:
     weights = np.where(steps.day_of_week >= 5, 0.25, 1.0) * 7 / 5.5
     expected = (left.to_numpy().clip(0.0, 1.0) ** 2 @ weights) * 10 / (365 * 86400)
     years = xr.DataArray((end_of - start) / pd.Timedelta("365D"))
-    found = rules.read(xr.DataArray(start.value / 1e3), years).business
-    assert float(found) == pytest.approx(expected, rel=1e-6)
+    result = rules.read(xr.DataArray(start.value / 1e3), years).business
+    assert float(result) == pytest.approx(expected, rel=1e-6)
 
 
 BOOK = pd.DataFrame(
@@ -161,8 +161,8 @@ def test_variance_left_of_an_average_falls_with_the_third_power() -> None:
     at = pd.Timestamp("2026-01-05T07:00")
     made = flat((1 / 24, 7), (0.0004, 0.012), at)
     clock = {"averaging": "30min"}
-    found = position.scenarios(BOOK[:1], made, elapsed=["30min", "50min"], clock=clock)
-    value = found["value"].sel(currency="usd").squeeze(["spot_change", "vol_change"])
+    result = position.scenarios(BOOK[:1], made, elapsed=["30min", "50min"], clock=clock)
+    value = result["value"].sel(currency="usd").squeeze(["spot_change", "vol_change"])
     for i, share in enumerate((10 / 40, 10 / 27 / 40)):
         w = 0.0004 * share
         assert float(value[i]) == pytest.approx(black76.price(100.0, 100.0, 1.0, w**0.5, "put"), rel=1e-9)
@@ -175,12 +175,12 @@ def test_scenarios_and_attributions_age_by_the_clock() -> None:
     after = flat((1, 8), (0.0016, 0.0088), saturday + pd.Timedelta(1, "D"))
     put = black76.price(100.0, 100.0, 1.0, 0.0016**0.5, "put")
     for sticky in ("strike", "delta", 0.0):
-        found = position.scenarios(BOOK[:1], before, elapsed="1d", sticky=sticky, clock=0.5)
-        assert float(found["value"].sel(currency="usd").squeeze()) == pytest.approx(put, rel=1e-9), sticky
+        result = position.scenarios(BOOK[:1], before, elapsed="1d", sticky=sticky, clock=0.5)
+        assert float(result["value"].sel(currency="usd").squeeze()) == pytest.approx(put, rel=1e-9), sticky
     for method in ("greeks", "revaluation"):
-        found = position.attribution(BOOK, before, after, method=method, clock=0.5).sel(currency="usd")
-        terms = found["contribution"].to_series()
-        assert terms["theta"] == pytest.approx(float(found["pnl"]), rel=1e-9)
+        result = position.attribution(BOOK, before, after, method=method, clock=0.5).sel(currency="usd")
+        terms = result["contribution"].to_series()
+        assert terms["theta"] == pytest.approx(float(result["pnl"]), rel=1e-9)
         assert abs(terms.drop("theta")).max() < 1e-9 * abs(terms["theta"])
         without = position.attribution(BOOK, before, after, method=method).sel(currency="usd")
         assert abs(float(without["contribution"].sel(term="theta") / without["pnl"]) - 1) > 0.05

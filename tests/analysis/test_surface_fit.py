@@ -46,14 +46,16 @@ def assert_free(found):
 
 def test_mingone_surfaces_are_recovered_at_any_size(rng):
     truths = [mingone.draw(rng, count) for count in (1, 2, 3, 5, 8) for _ in range(8)]
-    found = essvi(*mingone.ragged(truths))
-    assert (found["status"].where(found["n"] > 0, 0) == 0).all()
+    result = essvi(*mingone.ragged(truths))
+    assert (result["status"].where(result["n"] > 0, 0) == 0).all()
     for i, truth in enumerate(truths):
         for name, value in zip(("theta", "rho", "psi"), truth, strict=True):
-            got = found[name].isel(time=i).to_numpy()
-            np.testing.assert_allclose(got[: len(value)], value, rtol=1e-6, atol=1e-7, err_msg=f"{name} {i}")
-            assert np.isnan(got[len(value) :]).all()
-    assert found["rmse_vol"].max() < 1e-8
+            actual = result[name].isel(time=i).to_numpy()
+            np.testing.assert_allclose(
+                actual[: len(value)], value, rtol=1e-6, atol=1e-7, err_msg=f"{name} {i}"
+            )
+            assert np.isnan(actual[len(value) :]).all()
+    assert result["rmse_vol"].max() < 1e-8
 
 
 @pytest.mark.parametrize(("most", "years"), [(1.0, 1.0), (4.0, 10.0), (0.02, 1e-4)])
@@ -66,23 +68,23 @@ def test_smiles_fitted_alone_are_flagged_where_they_cross():
     k = np.linspace(-0.3, 0.3, 9)
     total = np.array([[0.05], [0.03]]) * (1 + k**2)
     years = np.array([0.1, 0.2])
-    found = surface.fit(
+    result = surface.fit(
         np.tile(k, (2, 1)), np.sqrt(total / years[:, None]), years, method="slices", weights="equal"
     )
-    assert (found["status"].to_numpy() & Status.CALENDAR).astype(bool).tolist() == [False, True]
-    assert found.attrs["surface"] == "slices"
+    assert (result["status"].to_numpy() & Status.CALENDAR).astype(bool).tolist() == [False, True]
+    assert result.attrs["surface"] == "slices"
 
 
 def test_missing_quotes_and_order_do_not_affect_the_fit(noisy, rng):
     k, iv, years = noisy
-    found = essvi(k, iv, years)
+    result = essvi(k, iv, years)
     holes = rng.random(iv.shape) < 0.3
     masked = essvi(k, iv.where(~holes), years)
     dropped = surface.fit(k.where(~holes), iv, years, weights=np.where(holes, 0.0, 1.0), method="essvi")
     mixed = essvi(k[::-1, ::-1], iv[::-1, ::-1], years[::-1])
     for name in ("theta", "rho", "psi"):
         np.testing.assert_allclose(masked[name], dropped[name], rtol=1e-9)
-        np.testing.assert_allclose(mixed[name][::-1], found[name], rtol=1e-6)
+        np.testing.assert_allclose(mixed[name][::-1], result[name], rtol=1e-6)
     assert (masked["n"] == (~holes).sum(axis=1)).all()
 
 
@@ -92,14 +94,14 @@ def test_an_expiry_that_cannot_be_fitted_is_skipped_with_its_reason(noisy):
     years = years.copy()
     years[0], years[4] = -0.01, np.nan
     few = iv.copy()
-    found = essvi(k, few, years)
-    assert found["status"].to_numpy()[[0, 4]].tolist() == [Status.EXPIRED, Status.BAD_INPUT]
-    np.testing.assert_allclose(found["theta"][1:4], whole["theta"], rtol=1e-9)
+    result = essvi(k, few, years)
+    assert result["status"].to_numpy()[[0, 4]].tolist() == [Status.EXPIRED, Status.BAD_INPUT]
+    np.testing.assert_allclose(result["theta"][1:4], whole["theta"], rtol=1e-9)
     few[2, 2:] = np.nan
-    found = essvi(k, few, years)
-    assert found["status"].to_numpy()[2] == Status.TOO_FEW_STRIKES
-    assert np.isnan(found["theta"][2])
-    assert found["method"].to_numpy().tolist() == [0, 3, 0, 3, 0]
+    result = essvi(k, few, years)
+    assert result["status"].to_numpy()[2] == Status.TOO_FEW_STRIKES
+    assert np.isnan(result["theta"][2])
+    assert result["method"].to_numpy().tolist() == [0, 3, 0, 3, 0]
     empty = essvi(k, iv * np.nan, years)
     assert np.isnan(empty["a"]).all()
     assert (empty["status"] != 0).all()
@@ -121,9 +123,9 @@ def test_quotes_chunked_along_their_expiries_stay_lazy(noisy):
 def test_flat_surface_is_fitted_and_the_search_terminates(method):
     level, k = 0.6, np.tile(np.linspace(-0.3, 0.3, 15), (4, 1))
     years = np.array([7, 30, 60, 90]) / 365
-    found = surface.fit(k, np.full((4, 15), level), years, method=method, weights="equal")
-    np.testing.assert_array_equal(found["status"], 0)
-    np.testing.assert_allclose(smile.iv(found, 0.1), level, rtol=1e-7)
+    result = surface.fit(k, np.full((4, 15), level), years, method=method, weights="equal")
+    np.testing.assert_array_equal(result["status"], 0)
+    np.testing.assert_allclose(smile.iv(result, 0.1), level, rtol=1e-7)
 
 
 @pytest.mark.parametrize("method", ["essvi", "svi"])
@@ -143,14 +145,14 @@ def test_nearly_flat_surface_converges_or_is_flagged_flat(method, noise):
 
 def test_fit_states_quoted_range_error_and_forward(noisy):
     k, iv, years = noisy
-    found = essvi(k, iv, years, forward=years * 0 + 100.0)
-    np.testing.assert_allclose(found["k_min"], k.min("strike"))
-    np.testing.assert_allclose(found["k_max"], k.max("strike"))
-    model = smile.iv(found, k)
-    np.testing.assert_allclose(found["rmse_vol"], np.sqrt(((model - iv) ** 2).mean("strike")), rtol=1e-9)
-    assert (found["forward"] == 100.0).all()
-    assert found["status"].attrs["flag_meanings"].split()[0] == "expired"
-    assert not (found["status"] & np.int32(Status.FLAT)).any()
+    result = essvi(k, iv, years, forward=years * 0 + 100.0)
+    np.testing.assert_allclose(result["k_min"], k.min("strike"))
+    np.testing.assert_allclose(result["k_max"], k.max("strike"))
+    model = smile.iv(result, k)
+    np.testing.assert_allclose(result["rmse_vol"], np.sqrt(((model - iv) ** 2).mean("strike")), rtol=1e-9)
+    assert (result["forward"] == 100.0).all()
+    assert result["status"].attrs["flag_meanings"].split()[0] == "expired"
+    assert not (result["status"] & np.int32(Status.FLAT)).any()
 
 
 def test_invalid_arguments_are_rejected(noisy):
@@ -196,9 +198,9 @@ def test_batches_never_exceed_the_maximum_number_of_slices(most, whole, sizes):
         seen.append(part["method"].size)
         return part * 2
 
-    found = in_chunks(doubled, fit, most=most, whole=whole)
+    result = in_chunks(doubled, fit, most=most, whole=whole)
     assert seen == sizes
-    assert_identical(found, fit * 2)
+    assert_identical(result, fit * 2)
 
 
 @pytest.mark.parametrize("method", ["svi", "essvi", "slices"])
@@ -212,9 +214,9 @@ def test_errors_of_points_are_the_scatter_of_fits_to_noisy_quotes(method):
     iv = smile.iv(true, k, extrapolate=True) + size * noise
     made = surface.fit(k, iv, true["year_fraction"].drop_vars("expiry", errors="ignore"), method=method)
     points = ("atm", "rr25", "bf10")
-    found = surface.constant_maturity(made, tenors=["40d", "60d"], points=points, errors=True)
+    result = surface.constant_maturity(made, tenors=["40d", "60d"], points=points, errors=True)
     for point in points:
-        scatter, told = found[point].std("draw"), found[f"{point}_error"].median("draw")
+        scatter, told = result[point].std("draw"), result[f"{point}_error"].median("draw")
         np.testing.assert_allclose(told, scatter, rtol=0.3, err_msg=point)
     spread = made["covariance"].isel(parameter=1, other_parameter=1).median("draw") ** 0.5
     np.testing.assert_allclose(spread, made["b"].std("draw"), rtol=0.3)

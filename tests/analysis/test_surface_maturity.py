@@ -38,9 +38,9 @@ def test_total_and_forward_variance_equal_hand_calculation():
     vol = float(surface.iv(made, 0.0, 30 / 365))
     assert vol**2 * 30 / 365 == pytest.approx(float(answers["cm_total_variance"]), abs=1e-12)
     assert vol == pytest.approx(float(answers["cm_vol"]), abs=1e-12)
-    found = surface.forward_variance(made, 0.05, 0.15)
-    assert float(found["variance"]) == pytest.approx(float(answers["forward_variance"]), abs=1e-12)
-    assert float(found["vol"]) == pytest.approx(float(answers["forward_vol"]), abs=1e-12)
+    result = surface.forward_variance(made, 0.05, 0.15)
+    assert float(result["variance"]) == pytest.approx(float(answers["forward_variance"]), abs=1e-12)
+    assert float(result["vol"]) == pytest.approx(float(answers["forward_vol"]), abs=1e-12)
     crossed = surface.forward_variance(flat([0.8, 0.7], np.array([0.05, 0.06])), 0.05, 0.06)
     assert np.isnan(crossed["variance"])
     assert np.isnan(crossed["vol"])
@@ -71,11 +71,11 @@ def test_a_flat_surface_is_flat_at_every_time():
     made = surface.fit(k, np.full(k.shape, 0.6), years)
     points = ("atm", "rr25", "bf25", "rr10", "bf10")
     tenors = [f"{day}d" for day in range(5, 361, 5)]
-    found = surface.constant_maturity(made, tenors=tenors, points=points)
+    result = surface.constant_maturity(made, tenors=tenors, points=points)
     expected = dict.fromkeys(points, 0.0) | {"atm": 0.6}
     for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, atol=1e-8)
-    assert not (found["status"] & Status.PRICES_MIXED).any()
+        np.testing.assert_allclose(result[name], value, atol=1e-8)
+    assert not (result["status"] & Status.PRICES_MIXED).any()
     local = surface.local_volatility(made, [-0.3, 0.0, 0.3], np.array([45, 135, 270]) / 365)
     np.testing.assert_allclose(local["local_vol"], 0.6, atol=1e-6)
 
@@ -123,10 +123,10 @@ def test_where_a_pair_is_not_certified_prices_are_mixed_as_in_lemma_5_1(monkeypa
     mixed = share * prices[0] + (1 - share) * prices[1]
     vol = black76.implied_vol(mixed, 1.0, np.exp(k), t, "call").iv
     assert float(surface.iv(made, k, t)) == pytest.approx(float(vol), rel=1e-12)
-    found = surface.constant_maturity(made, tenors=["73d"], points=["atm", "bf25"])
-    assert int(found["status"][0]) & Status.PRICES_MIXED
+    result = surface.constant_maturity(made, tenors=["73d"], points=["atm", "bf25"])
+    assert int(result["status"][0]) & Status.PRICES_MIXED
     # At the money a mixture is nearly linear: w is 0.04 at the middle of the way.
-    assert float(found["atm"][0]) == pytest.approx(np.sqrt(0.04 / 0.2), abs=5e-4)
+    assert float(result["atm"][0]) == pytest.approx(np.sqrt(0.04 / 0.2), abs=5e-4)
     density = risk_neutral.density(made, 0.0, t)
     assert float(density["mass"]) == pytest.approx(1.0, abs=1e-9)
     assert float(density["martingale"]) == pytest.approx(1.0, abs=1e-9)
@@ -173,12 +173,12 @@ def test_invalid_arguments_are_rejected(three):
 def test_pairs_of_the_known_answers(row):
     names = ("theta", "rho", "psi")
     made = surface.from_essvi(*([float(row[f"{name}{i}"]) for i in (1, 2)] for name in names), [0.1, 0.2])
-    found = surface.calendar_check(made).isel(expiry=1)
-    assert bool(found["ok"]) == (row["numerically_free"] == "true")
+    result = surface.calendar_check(made).isel(expiry=1)
+    assert bool(result["ok"]) == (row["numerically_free"] == "true")
     # The printed minimum is that of a grid: ours may only be lower, and by little.
     printed = float(row["min_w2_minus_w1"])
-    assert printed - 2e-6 * abs(printed) <= float(found["min_gap"]) <= printed + 1e-6 * abs(printed)
-    assert float(found["argmin_k"]) == pytest.approx(float(row["argmin_k"]), abs=5e-4)
+    assert printed - 2e-6 * abs(printed) <= float(result["min_gap"]) <= printed + 1e-6 * abs(printed)
+    assert float(result["argmin_k"]) == pytest.approx(float(row["argmin_k"]), abs=5e-4)
 
 
 def test_a_crossing_is_found_for_any_order_of_expiries():
@@ -197,8 +197,8 @@ def strike_of(made, target, years, **convention):
 def test_delta_neutral_straddles_and_spot_deltas(crypto):
     rows = {r["point"]: float(r["iv_or_value"]) for r in known("delta_strikes_crypto30d")}
     for delta, name in (("forward", "dns_forward_delta (d1=0)"), ("pa", "dns_premium_adjusted (d2=0)")):
-        found = surface.constant_maturity(crypto, tenors=["30d"], points=["atm"], delta=delta, atm="dns")
-        assert float(found["atm"][0]) == pytest.approx(rows[name], abs=1e-10)
+        result = surface.constant_maturity(crypto, tenors=["30d"], points=["atm"], delta=delta, atm="dns")
+        assert float(result["atm"][0]) == pytest.approx(rows[name], abs=1e-10)
     rate, t = 0.08, 30 / 365
     spot = strike_of(crypto, [0.25, -0.25], t, delta="spot", interest_rate=rate)
     forward = strike_of(crypto, 0.25 * np.exp(rate * t) * np.array([1, -1]), t)
@@ -209,7 +209,7 @@ def test_delta_neutral_straddles_and_spot_deltas(crypto):
 def test_constant_maturity_points_of_the_known_answers(crypto, delta):
     rows = {r["point"]: float(r["iv_or_value"]) for r in known("delta_strikes_crypto30d")}
     names = ("atm", "rr25", "bf25", "rr10", "bf10", "call25", "put10")
-    found = surface.constant_maturity(crypto, tenors=["30d"], points=names, delta=delta).isel(tenor=0)
+    result = surface.constant_maturity(crypto, tenors=["30d"], points=names, delta=delta).isel(tenor=0)
     expected = {
         "atm": rows["atmf"],
         "rr25": rows[f"RR0.25_{delta}"],
@@ -219,10 +219,10 @@ def test_constant_maturity_points_of_the_known_answers(crypto, delta):
         "call25": rows[f"0.25_call_{delta}"],
         "put10": rows[f"0.10_put_{delta}"],
     }
-    assert set(found.data_vars) == {*expected, "status"}
+    assert set(result.data_vars) == {*expected, "status"}
     for name, value in expected.items():
-        assert float(found[name]) == pytest.approx(value, abs=1e-10)
-    assert int(found["status"]) == 0
+        assert float(result[name]) == pytest.approx(value, abs=1e-10)
+    assert int(result["status"]) == 0
 
 
 @pytest.mark.parametrize("row", known_cases("delta_conventions", "stdev"))
@@ -250,34 +250,36 @@ def test_unreachable_delta_is_nan_with_a_status():
     """At iv √T = 2 a premium-adjusted call is worth at most N(d2) K/F, well below 0.9."""
     made = surface.from_essvi([4.0], [0.0], [0.0], [1.0])
     assert np.isnan(strike_of(made, 0.9, 1.0, delta="pa"))
-    found = surface.constant_maturity(made, tenors=["365d"], points=["atm", "rr90"], delta="pa").isel(tenor=0)
-    assert np.isnan(found["rr90"])
-    assert float(found["atm"]) == pytest.approx(2.0)
-    assert int(found["status"]) & Status.DELTA_UNREACHABLE
+    result = surface.constant_maturity(made, tenors=["365d"], points=["atm", "rr90"], delta="pa").isel(
+        tenor=0
+    )
+    assert np.isnan(result["rr90"])
+    assert float(result["atm"]) == pytest.approx(2.0)
+    assert int(result["status"]) & Status.DELTA_UNREACHABLE
 
 
 def test_constant_maturity_flags_extrapolation(three):
     quoted = three.assign(k_min=("expiry", [-0.1] * 3), k_max=("expiry", [0.1] * 3))
-    found = surface.constant_maturity(quoted, tenors=["7d", "60d", "300d"], points=["atm", "rr10"])
-    status = found["status"].to_numpy()
+    result = surface.constant_maturity(quoted, tenors=["7d", "60d", "300d"], points=["atm", "rr10"])
+    status = result["status"].to_numpy()
     assert status[0] & Status.SHORT_EXTRAPOLATION
     assert status[1] == Status.EXTRAPOLATED
     assert status[2] == Status.EXTRAPOLATED
-    assert np.isfinite(found["atm"]).to_numpy().tolist() == [True, True, False]
+    assert np.isfinite(result["atm"]).to_numpy().tolist() == [True, True, False]
     near = surface.constant_maturity(three, tenors=["60d"], points=["atm"])
     assert int(near["status"][0]) == 0
 
 
 def test_term_structure_of_flat_expiries():
     years = np.array([7, 30, 90]) / 365
-    found = surface.term_structure(flat([0.8, 0.6, 0.5], years))
-    np.testing.assert_allclose(found["atm"], [0.8, 0.6, 0.5], rtol=1e-12)
+    result = surface.term_structure(flat([0.8, 0.6, 0.5], years))
+    np.testing.assert_allclose(result["atm"], [0.8, 0.6, 0.5], rtol=1e-12)
     w = np.square([0.8, 0.6, 0.5]) * years
-    np.testing.assert_allclose(found["total_variance"], w, rtol=1e-12)
-    np.testing.assert_allclose(found["forward_variance"], np.diff(w, prepend=0) / np.diff(years, prepend=0))
-    np.testing.assert_allclose(found["forward_vol"], np.sqrt(found["forward_variance"]))
-    assert float(found["slope_90d_30d"]) == pytest.approx(-0.1, abs=1e-12)
-    assert float(found["ratio_7d_30d"]) == pytest.approx(0.8 / 0.6, rel=1e-12)
+    np.testing.assert_allclose(result["total_variance"], w, rtol=1e-12)
+    np.testing.assert_allclose(result["forward_variance"], np.diff(w, prepend=0) / np.diff(years, prepend=0))
+    np.testing.assert_allclose(result["forward_vol"], np.sqrt(result["forward_variance"]))
+    assert float(result["slope_90d_30d"]) == pytest.approx(-0.1, abs=1e-12)
+    assert float(result["ratio_7d_30d"]) == pytest.approx(0.8 / 0.6, rel=1e-12)
 
 
 def test_term_structure_skips_an_expiry_that_could_not_be_fitted():
@@ -285,10 +287,10 @@ def test_term_structure_skips_an_expiry_that_could_not_be_fitted():
     made = flat([0.8, 0.7, 0.9], years)
     holed = made.where(xr.DataArray([True, False, True], dims="expiry"))
     holed = holed.assign(method=made["method"] * [1, 0, 1], status=("expiry", [0, Status.TOO_FEW_STRIKES, 0]))
-    found = surface.term_structure(holed, point="rr25")
-    assert np.isfinite(found["rr25"]).to_numpy().tolist() == [True, False, True]
-    assert found["status"].to_numpy().tolist() == [0, Status.TOO_FEW_STRIKES, 0]
-    assert float(found["forward_variance"][2]) == pytest.approx((0.81 * 0.2 - 0.64 * 0.05) / 0.15)
+    result = surface.term_structure(holed, point="rr25")
+    assert np.isfinite(result["rr25"]).to_numpy().tolist() == [True, False, True]
+    assert result["status"].to_numpy().tolist() == [0, Status.TOO_FEW_STRIKES, 0]
+    assert float(result["forward_variance"][2]) == pytest.approx((0.81 * 0.2 - 0.64 * 0.05) / 0.15)
 
 
 def dated(three):
@@ -306,46 +308,46 @@ def test_a_strike_and_a_date_have_volatility_delta_and_forward(three):
     share = 0.4
     years = t0 + share * (t1 - t0)
     date = pd.Timestamp("2026-01-01T08:00Z") + pd.Timedelta(years * 365, "D")
-    found = surface.at(made, date, strike=[90_000.0, 120_000.0])
+    result = surface.at(made, date, strike=[90_000.0, 120_000.0])
     forward = 100_000.0 ** (1 - share) * 102_000.0**share
-    assert float(found["forward"]) == pytest.approx(forward, rel=1e-9)
-    assert float(found["year_fraction"]) == pytest.approx(years, rel=1e-9)
+    assert float(result["forward"]) == pytest.approx(forward, rel=1e-9)
+    assert float(result["year_fraction"]) == pytest.approx(years, rel=1e-9)
     k = np.log(np.array([90_000.0, 120_000.0]) / forward)
-    np.testing.assert_allclose(found["log_moneyness"], k, rtol=1e-8)
-    np.testing.assert_allclose(found["iv"], surface.iv(three, k, years), rtol=1e-8)
+    np.testing.assert_allclose(result["log_moneyness"], k, rtol=1e-8)
+    np.testing.assert_allclose(result["iv"], surface.iv(three, k, years), rtol=1e-8)
     by_black = [
         black76.greeks(forward, strike, years, float(iv), side, which=["delta"])["delta"]
-        for strike, iv, side in zip([90_000.0, 120_000.0], found["iv"], ["put", "call"], strict=True)
+        for strike, iv, side in zip([90_000.0, 120_000.0], result["iv"], ["put", "call"], strict=True)
     ]
-    np.testing.assert_allclose(found["delta"], by_black, rtol=1e-8)
+    np.testing.assert_allclose(result["delta"], by_black, rtol=1e-8)
     calls = surface.at(made, date, strike=[90_000.0, 120_000.0], side="call")
     assert float(calls["delta"][0]) == pytest.approx(1 + by_black[0], rel=1e-8)
     back = surface.at(made, date, target_delta=by_black)
     np.testing.assert_allclose(back["strike_usd"], [90_000.0, 120_000.0], rtol=1e-9)
-    assert found["strike"].to_numpy().tolist() == [90_000.0, 120_000.0]
+    assert result["strike"].to_numpy().tolist() == [90_000.0, 120_000.0]
 
 
 def test_dates_without_an_option_have_forward_and_volatility(three):
     made = dated(three)
     dates = ["2026-01-02T00:30Z", *made["expiry"].to_numpy()[[0, 2]], "2027-06-01"]
-    found = surface.at(made, dates)
-    assert found["iv"].dims == ("expiry",)
+    result = surface.at(made, dates)
+    assert result["iv"].dims == ("expiry",)
     # Beyond the expiries the lines through the two nearest logarithms go on: there is no spot price.
     t = made["year_fraction"].to_numpy()
     early = 1e5 * 1.02 ** ((16.5 / 24 / 365 - t[0]) / (t[1] - t[0]))
     late = 1.05e5 * (1.05 / 1.02) ** ((516 - 365 * t[2]) / 365 / (t[2] - t[1]))
-    np.testing.assert_allclose(found["forward"], [early, 1e5, 1.05e5, late], rtol=1e-9)
+    np.testing.assert_allclose(result["forward"], [early, 1e5, 1.05e5, late], rtol=1e-9)
     spot = made.assign_coords(spot=99_900.0)
-    found = surface.at(spot, dates)
+    result = surface.at(spot, dates)
     carry = np.log(np.array([1e5, 1.05e5]) / 99_900.0) / t[[0, 2]]
     ends = 99_900.0 * np.exp(carry * np.array([16.5 / 24 / 365, 516 / 365]))
-    np.testing.assert_allclose(found["forward"], [ends[0], 1e5, 1.05e5, ends[1]], rtol=1e-9)
+    np.testing.assert_allclose(result["forward"], [ends[0], 1e5, 1.05e5, ends[1]], rtol=1e-9)
     alone = surface.at(made.isel(expiry=[0]), dates)
     np.testing.assert_allclose(alone["forward"], 1e5, rtol=1e-12)
-    np.testing.assert_allclose(found["iv"][1:3], smile.iv(three, 0.0)[[0, 2]], rtol=1e-9)
-    assert np.isnan(found["iv"][3])
-    assert int(found["status"][0]) & Status.SHORT_EXTRAPOLATION
-    assert int(found["status"][3]) & Status.EXTRAPOLATED
+    np.testing.assert_allclose(result["iv"][1:3], smile.iv(three, 0.0)[[0, 2]], rtol=1e-9)
+    assert np.isnan(result["iv"][3])
+    assert int(result["status"][0]) & Status.SHORT_EXTRAPOLATION
+    assert int(result["status"][3]) & Status.EXTRAPOLATED
     narrow = made.assign(k_min=("expiry", [-0.1] * 3), k_max=("expiry", [0.1] * 3))
     beyond = surface.at(narrow, dates[1], strike=130_000.0)
     assert int(beyond["status"]) == Status.EXTRAPOLATED

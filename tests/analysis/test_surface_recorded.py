@@ -132,14 +132,14 @@ def left_out(fitted: xr.Dataset) -> pd.DataFrame:
     years = live["year_fraction"].to_numpy()[1:-1]
     stays = xr.DataArray(np.eye(years.size + 2)[1:-1] == 0, dims=("out", "expiry"))
     rest = live.map(lambda each: each.where(stays, np.nan if each.dtype.kind == "f" else 0))
-    own, found = (
+    own, result = (
         surface.constant_maturity(part, tenors=[pd.Timedelta(365 * t, "D") for t in years], points=points)
         for part in (live, rest)
     )
     diagonal = xr.DataArray(np.arange(years.size), dims="place")
-    found = found.isel(out=diagonal, tenor=diagonal)
-    errors = {name: 100 * (found[name].to_numpy() - own[name].to_numpy()) for name in points}
-    return pd.DataFrame(errors | {"days": 365 * years, "status": found["status"].to_numpy()})
+    result = result.isel(out=diagonal, tenor=diagonal)
+    errors = {name: 100 * (result[name].to_numpy() - own[name].to_numpy()) for name in points}
+    return pd.DataFrame(errors | {"days": 365 * years, "status": result["status"].to_numpy()})
 
 
 def test_omitted_expiry_is_interpolated_from_its_neighbours(january, december):

@@ -32,11 +32,13 @@ def _as_table(value: Any, annotation: str) -> Any:
 
 def _tables(name: str) -> dict[str, pd.DataFrame]:
     """The arguments of a call that are tables, or panels that may be given as tables."""
-    given, wanted = CALLS[name](), inspect.signature(function(name)).parameters
-    found = {
-        key: _as_table(value, str(wanted[key].annotation)) for key, value in given.items() if key in wanted
+    given, expected = CALLS[name](), inspect.signature(function(name)).parameters
+    results = {
+        key: _as_table(value, str(expected[key].annotation))
+        for key, value in given.items()
+        if key in expected
     }
-    return {key: table for key, table in found.items() if table is not None}
+    return {key: table for key, table in results.items() if table is not None}
 
 
 _CALLS = sorted(
@@ -80,12 +82,12 @@ def test_shuffled_rows_give_the_same_result(name: str) -> None:
 def test_arguments_are_unchanged_and_attributes_ignore_keep_attrs(name: str) -> None:
     given = CALLS[name]()
     before = copy.deepcopy(given)
-    found = []
+    results = []
     for keep in (True, False):
         with xr.set_options(keep_attrs=keep):
-            found.append(function(name)(**given))
-    if isinstance(found[0], (xr.DataArray, xr.Dataset)):
-        assert_identical(*found)
+            results.append(function(name)(**given))
+    if isinstance(results[0], (xr.DataArray, xr.Dataset)):
+        assert_identical(*results)
     for argument, value in given.items():
         np.testing.assert_equal(_plain(value), _plain(before[argument]), err_msg=argument)
 
@@ -117,12 +119,12 @@ def test_lazy_arguments_give_the_same_result_and_stay_lazy(name: str) -> None:
         else value
         for argument, value in given.items()
     }
-    expected, found = function(name)(**given), function(name)(**lazy)
+    expected, result = function(name)(**given), function(name)(**lazy)
     if isinstance(expected, _LABELLED):
-        assert dask.is_dask_collection(found) != name.startswith(_COMPUTED)
-        xr.testing.assert_allclose(found.compute(), expected, rtol=1e-12)
+        assert dask.is_dask_collection(result) != name.startswith(_COMPUTED)
+        xr.testing.assert_allclose(result.compute(), expected, rtol=1e-12)
     else:
-        _same(found, expected)
+        _same(result, expected)
 
 
 def _plain(value: Any) -> Any:

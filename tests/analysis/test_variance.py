@@ -45,27 +45,27 @@ def vix_2009():
 
 
 def test_vix_equals_the_2009_white_paper(vix_2009):
-    found, years = vix_2009
-    index = variance.volatility_index(found)
-    got = {"VIX": 100 * float(index["index"])}
+    result, years = vix_2009
+    index = variance.volatility_index(result)
+    actual = {"VIX": 100 * float(index["index"])}
     for i, name in enumerate(("1", "2")):
-        got |= {
+        actual |= {
             f"T{name}": float(years[i]),
-            f"F{name}": float(found["forward"][i]),
-            f"K0_{name}": float(found["strike_0"][i]),
-            f"sigma2_{name}": float(found["variance"][i]),
+            f"F{name}": float(result["forward"][i]),
+            f"K0_{name}": float(result["strike_0"][i]),
+            f"sigma2_{name}": float(result["variance"][i]),
         }
     rows = {r["quantity"]: r for r in known("vix_expected") if r["edition"] == "2009"}
-    assert set(rows) == set(got)
+    assert set(rows) == set(actual)
     for name, row in rows.items():
-        assert got[name] == pytest.approx(float(row["published"]), abs=float(row["tolerance"])), name
+        assert actual[name] == pytest.approx(float(row["published"]), abs=float(row["tolerance"])), name
         if not name.startswith("T"):
-            assert got[name] == pytest.approx(float(row["recomputed"].split()[0]), rel=1e-10), name
-    assert (found["status"] == 0).all()
+            assert actual[name] == pytest.approx(float(row["recomputed"].split()[0]), rel=1e-10), name
+    assert (result["status"] == 0).all()
     # Read by eye in the appendix: near puts 375 and 350 have no bid, nor have calls 1225 and 1230.
-    near = found["strike"].where(found["used"].isel(expiry=0), drop=True)
+    near = result["strike"].where(result["used"].isel(expiry=0), drop=True)
     assert (float(near.min()), float(near.max())) == (400, 1220)
-    assert 1250 in found["strike"]  # it has a bid, beyond the end
+    assert 1250 in result["strike"]  # it has a bid, beyond the end
 
 
 def quote(bids, asks, strikes, years=0.1):
@@ -87,19 +87,19 @@ def test_vix_rules_on_a_chain_summed_by_hand():
     asks = bids.copy()
     asks[7, 0] = np.nan
     asks[8, 0] = 0.5
-    found = quote(bids, asks, strikes)
-    used = found["strike"].to_numpy()[found["used"].to_numpy()]
+    result = quote(bids, asks, strikes)
+    used = result["strike"].to_numpy()[result["used"].to_numpy()]
     assert used.tolist() == [95, 100, 105, 110]
-    assert (float(found["forward"]), float(found["strike_0"])) == (101.0, 100.0)
+    assert (float(result["forward"]), float(result["strike_0"])) == (101.0, 100.0)
     by_hand = 5 / 95**2 * 2 + 5 / 100**2 * 4.5 + 5 / 105**2 * 3 + 5 / 110**2 * 2
-    assert float(found["contribution"].sum()) == pytest.approx(by_hand, rel=1e-14)
-    assert float(found["total_variance"]) == pytest.approx(2 * by_hand - 0.01**2, rel=1e-13)
-    assert float(found["variance"]) == pytest.approx(10 * (2 * by_hand - 0.01**2), rel=1e-13)
+    assert float(result["contribution"].sum()) == pytest.approx(by_hand, rel=1e-14)
+    assert float(result["total_variance"]) == pytest.approx(2 * by_hand - 0.01**2, rel=1e-13)
+    assert float(result["variance"]) == pytest.approx(10 * (2 * by_hand - 0.01**2), rel=1e-13)
     # Strikes that are not listed (puts of 80 and 85, calls of 105 and 110) do not end the strip.
     bids = np.array([[21, 16, 11, 8, 5, 3, 2, 1, 1], [np.nan, np.nan, 1, 2, 4, 7, 11, 16, 21]], dtype=float).T
     bids[5:7, 0] = np.nan
-    found = quote(bids, bids, [80, 85, 90, 95, 100, 105, 110, 115, 120])
-    assert found["strike"].to_numpy()[found["used"].to_numpy()].tolist() == [90, 95, 100, 115, 120]
+    result = quote(bids, bids, [80, 85, 90, 95, 100, 105, 110, 115, 120])
+    assert result["strike"].to_numpy()[result["used"].to_numpy()].tolist() == [90, 95, 100, 115, 120]
 
 
 def test_quotes_without_a_strip_give_nan_and_a_status():
@@ -160,9 +160,9 @@ CASES = ("flat_w0.04", "vogt_guaranteed", "crypto30d", "raw_free")
 @pytest.mark.parametrize("method", ["smile", "fukasawa"])
 def test_integrals_of_the_known_answers(case, method):
     rows = {r["quantity"]: float(r["value"]) for r in known("varswap_expected") if r["case"] == case}
-    found = variance.model_free(slice_of(case, k_min=-1.0, k_max=1.0), method=method)
-    assert float(found["inside"]) == pytest.approx(rows["total_variance_k_in[-1,1]"], abs=1e-10)
-    assert float(found["total_variance"]) == pytest.approx(rows["total_variance_full_line"], abs=1e-12)
+    result = variance.model_free(slice_of(case, k_min=-1.0, k_max=1.0), method=method)
+    assert float(result["inside"]) == pytest.approx(rows["total_variance_k_in[-1,1]"], abs=1e-10)
+    assert float(result["total_variance"]) == pytest.approx(rows["total_variance_full_line"], abs=1e-12)
     if case == "raw_free":
         cut = variance.model_free(slice_of(case), method=method, k_range=(-40.0, 40.0))
         assert float(cut["inside"]) == pytest.approx(rows["total_variance_k_in[-40,40]"], abs=1e-10)
@@ -172,11 +172,11 @@ def test_volatility_of_the_known_answers_and_wings_that_hold_much_of_it():
     row = next(
         r for r in known("term_structure_forward_expected") if r["quantity"] == "total_variance_to_vol"
     )
-    found = variance.model_free(slice_of("crypto30d", 30 / 365))
-    assert float(found["vol"]) == pytest.approx(float(row["expected"]), abs=1e-9)
-    found = variance.model_free(slice_of("raw_free", k_min=-1.0, k_max=1.0))
-    assert float(found["wing_share"]) == pytest.approx(0.59, abs=0.005)
-    assert int(found["status"]) & Status.EXTRAPOLATED
+    result = variance.model_free(slice_of("crypto30d", 30 / 365))
+    assert float(result["vol"]) == pytest.approx(float(row["expected"]), abs=1e-9)
+    result = variance.model_free(slice_of("raw_free", k_min=-1.0, k_max=1.0))
+    assert float(result["wing_share"]) == pytest.approx(0.59, abs=0.005)
+    assert int(result["status"]) & Status.EXTRAPOLATED
     calm = variance.model_free(slice_of("crypto30d", 30 / 365, k_min=-1.0, k_max=1.0))
     assert int(calm["status"]) == 0
 
@@ -184,9 +184,9 @@ def test_volatility_of_the_known_answers_and_wings_that_hold_much_of_it():
 def test_an_arbitrageable_smile_has_no_transform():
     """A right wing so steep that d2 rises on it: the formula in volatilities does not hold."""
     raw = svi.Raw(a=0.001, b=0.5, rho=0.99, m=0.3, sigma=0.01)
-    found = variance.model_free(smile.from_raw(raw, 1.0))
-    assert np.isnan(found["total_variance"])
-    assert int(found["status"]) & Status.BUTTERFLY
+    result = variance.model_free(smile.from_raw(raw, 1.0))
+    assert np.isnan(result["total_variance"])
+    assert int(result["status"]) & Status.BUTTERFLY
 
 
 def strip_quotes(vol=0.5, years=0.1, low=-0.8, high=0.8, step=0.01):
@@ -208,10 +208,10 @@ def test_strip_selection_rules():
     assert values[0] == pytest.approx(values[1], rel=1e-14)
     assert values[0] == pytest.approx(values[2], rel=1e-14)
     for low, high in ((0.05, 0.8), (-0.8, -0.05)):
-        found = variance.model_free(strip_quotes(low=low, high=high), method="strip")
-        assert np.isnan(found["total_variance"])
-        assert np.isnan(found["k_low"])
-        assert int(found["status"]) == Status.TOO_FEW_STRIKES
+        result = variance.model_free(strip_quotes(low=low, high=high), method="strip")
+        assert np.isnan(result["total_variance"])
+        assert np.isnan(result["k_low"])
+        assert int(result["status"]) == Status.TOO_FEW_STRIKES
 
 
 def test_strip_equals_integral_of_prices_at_any_strike_spacing():
@@ -228,10 +228,10 @@ def test_strip_equals_integral_of_prices_at_any_strike_spacing():
         quotes = xr.Dataset(
             {"log_moneyness": ("strike", np.log(strike)), "iv": ("strike", iv)}, {"year_fraction": years}
         )
-        found = variance.model_free(quotes, method="strip")
-        assert float(found["total_variance"]) == pytest.approx(expected, rel=1e-8)
-        assert float(found["lower"]) < vol**2 * years < float(found["upper"])
-        np.testing.assert_allclose([found["k_low"], found["k_high"]], ends)
+        result = variance.model_free(quotes, method="strip")
+        assert float(result["total_variance"]) == pytest.approx(expected, rel=1e-8)
+        assert float(result["lower"]) < vol**2 * years < float(result["upper"])
+        np.testing.assert_allclose([result["k_low"], result["k_high"]], ends)
     with pytest.raises(ValueError, match="looks like percent"):
         variance.model_free(quotes.assign(iv=100 * quotes["iv"]), method="strip")
 
@@ -240,11 +240,11 @@ def test_flat_smile_is_within_its_bounds_at_any_quote_range():
     ends = np.linspace(0.05, 1.0, 12)
     made = smile.from_raw(svi.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
     narrow = xr.DataArray(ends, dims="end")
-    found = variance.model_free(made, k_range=(-narrow, narrow))
-    assert bool((found["lower"] < 0.04).all())
-    assert bool((found["upper"] > 0.04).all())
-    assert bool((found["upper"].diff("end") < 0).all())
-    np.testing.assert_allclose(found["wing_share"], 1 - found["lower"] / 0.04, rtol=1e-9, atol=1e-14)
+    result = variance.model_free(made, k_range=(-narrow, narrow))
+    assert bool((result["lower"] < 0.04).all())
+    assert bool((result["upper"] > 0.04).all())
+    assert bool((result["upper"].diff("end") < 0).all())
+    np.testing.assert_allclose(result["wing_share"], 1 - result["lower"] / 0.04, rtol=1e-9, atol=1e-14)
 
 
 def test_stored_strip_of_a_surface_is_part_of_the_integral():
@@ -252,12 +252,12 @@ def test_stored_strip_of_a_surface_is_part_of_the_integral():
     k = np.linspace(-0.4, 0.4, 17)
     made = surface.fit(k[None], 0.2 + 0.0 * k[None], np.array([1.0]))
     assert variance.model_free(made).attrs["method"] == "strip"
-    found = variance.model_free(made, k_range=(-0.1, 0.1)).isel(expiry=0)
-    assert found.attrs["method"] == "fukasawa"
+    result = variance.model_free(made, k_range=(-0.1, 0.1)).isel(expiry=0)
+    assert result.attrs["method"] == "fukasawa"
     alone = smile.from_raw(svi.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
     expected = variance.model_free(alone, k_range=(-0.1, 0.1))
     for name in ("total_variance", "inside", "lower", "upper"):
-        assert float(found[name]) == pytest.approx(float(expected[name]), rel=1e-4), name
+        assert float(result[name]) == pytest.approx(float(expected[name]), rel=1e-4), name
     with pytest.raises(ValueError, match="k_range of a strip needs the quotes"):
         variance.model_free(made, method="strip", k_range=(-0.1, 0.1))
 
@@ -267,13 +267,13 @@ def test_an_index_between_two_expiries_with_its_bounds():
     years = xr.DataArray(np.array([5, 20, 50, 80]) / 365, dims="expiry")
     w = xr.DataArray([0.001, 0.02, 0.05, 0.09], dims="expiry")
     model = xr.Dataset({"total_variance": w, "lower": 0.81 * w, "upper": 1.21 * w}, {"year_fraction": years})
-    found = variance.volatility_index(model)
+    result = variance.volatility_index(model)
     index = 100 * np.sqrt(0.03 * 365 / 30)
-    assert 100 * float(found["index"]) == pytest.approx(index, rel=1e-12)
-    assert 100 * float(found["lower"]) == pytest.approx(0.9 * index, rel=1e-12)
-    assert 100 * float(found["upper"]) == pytest.approx(1.1 * index, rel=1e-12)
-    assert (float(found["near_days"]), float(found["next_days"])) == pytest.approx((20, 50))
-    assert float(found["near_share"]) == pytest.approx(2 / 3)
+    assert 100 * float(result["index"]) == pytest.approx(index, rel=1e-12)
+    assert 100 * float(result["lower"]) == pytest.approx(0.9 * index, rel=1e-12)
+    assert 100 * float(result["upper"]) == pytest.approx(1.1 * index, rel=1e-12)
+    assert (float(result["near_days"]), float(result["next_days"])) == pytest.approx((20, 50))
+    assert float(result["near_share"]) == pytest.approx(2 / 3)
     holed = variance.volatility_index(model.assign(total_variance=w.where(w != 0.02)))
     assert (float(holed["near_days"]), float(holed["next_days"])) == pytest.approx((5, 50))
     exact = variance.volatility_index(model, horizon="50d")
@@ -322,5 +322,5 @@ def test_a_narrow_vertex_is_integrated_too(bend):
     slices = svi.Raw(*(xr.DataArray([part], dims="expiry") for part in raw))
     fit = smile.from_raw(slices, xr.DataArray([t], dims="expiry"))
     for method in ("fukasawa", "smile"):
-        found = variance.model_free(fit, method=method)["total_variance"]
-        assert float(found[0]) == pytest.approx(expected, rel=1e-9)
+        result = variance.model_free(fit, method=method)["total_variance"]
+        assert float(result[0]) == pytest.approx(expected, rel=1e-9)

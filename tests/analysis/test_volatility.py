@@ -61,12 +61,12 @@ def slow(rows: np.ndarray, method: str) -> float:
 @pytest.mark.parametrize("method", METHODS)
 def test_realised_volatility_equals_textbook_sum_in_every_window(method: str) -> None:
     made = volatility.bars(walk(12, 24, 0.6))
-    found = volatility.realised(made, "5d", method=method)  # type: ignore[arg-type]
-    assert found.attrs["units"] == "1/√year"
+    result = volatility.realised(made, "5d", method=method)  # type: ignore[arg-type]
+    assert result.attrs["units"] == "1/√year"
     rows = np.stack([made[name].values for name in NAMES], axis=-1)
     for end in range(5, 12):
-        assert found[end] == pytest.approx(slow(rows[end - 5 : end + 1], method), rel=1e-12)
-    assert np.isnan(found[:4]).all()
+        assert result[end] == pytest.approx(slow(rows[end - 5 : end + 1], method), rel=1e-12)
+    assert np.isnan(result[:4]).all()
 
 
 def test_a_step_of_another_length_is_annualised_by_it() -> None:
@@ -86,11 +86,11 @@ def test_bipower_variation_equals_hand_calculation(middle: float, share: float) 
     With −5 % products are 5e-4, and of the mean square of 9e-4 what π/2 × 5e-4 leaves is jumps.
     """
     price = walk(3, 1, 0.1).copy(data=100.0 * np.exp(np.cumsum([0.0, 0.01, middle, 0.01])))
-    found = volatility.bipower(price, "3d").isel(time=-1)
+    result = volatility.bipower(price, "3d").isel(time=-1)
     squares, products = (2e-4 + middle**2) / 3, math.pi / 2 * -0.01 * middle
-    assert float(found["volatility"]) == pytest.approx(math.sqrt(squares * 365), rel=1e-9)
-    assert float(found["continuous"]) == pytest.approx(math.sqrt(products * 365), rel=1e-9)
-    assert float(found["jump_share"]) == pytest.approx(share, abs=1e-12)
+    assert float(result["volatility"]) == pytest.approx(math.sqrt(squares * 365), rel=1e-9)
+    assert float(result["continuous"]) == pytest.approx(math.sqrt(products * 365), rel=1e-9)
+    assert float(result["jump_share"]) == pytest.approx(share, abs=1e-12)
 
 
 def test_bars_outside_the_prices_are_nan() -> None:
@@ -137,8 +137,8 @@ def test_a_cone_is_the_quantiles_of_its_windows() -> None:
     assert np.isnan(cone["volatility"].sel(window=90)).all(), "history is too short: NaN and no warning"
     five = volatility.realised(made, "5d", method="parkinson").values
     five = five[~np.isnan(five)]
-    found = cone["volatility"].sel(window=5)
-    assert found.values == pytest.approx([five.min(), np.median(five), five.max()])
+    result = cone["volatility"].sel(window=5)
+    assert result.values == pytest.approx([five.min(), np.median(five), five.max()])
     assert float(cone["latest"].sel(window=5)) == five[-1]
     assert cone["count"].values.tolist() == [56, 41, 0]
     width = cone["volatility"].sel(quantile=1.0) - cone["volatility"].sel(quantile=0.0)
@@ -172,16 +172,16 @@ def test_forecast_of_a_cone_equals_a_slow_regression(step: str, window: int) -> 
     gap = np.log(opened[1:] / close[:-1]) ** 2
     columns = {"open_usd": opened, "high_usd": close, "low_usd": opened, "close_usd": close}
     made = xr.Dataset({name: ("time", part) for name, part in columns.items()}, {"time": times.as_unit("us")})
-    found = volatility.cone(made, [f"{window}d"])
+    result = volatility.cone(made, [f"{window}d"])
     daily = np.append(np.nan, gap) + rise**2 * (1.5 - 2 * np.log(2))
     daily = daily.reshape(-1, per_day).sum(axis=1)[1:] * 365
     last = daily.size - 1
-    assert float(found["forecast"][0]) == pytest.approx(_slow_har(daily, window, last), rel=1e-9)
+    assert float(result["forecast"][0]) == pytest.approx(_slow_har(daily, window, last), rel=1e-9)
     days = range(29 + 99 + window, last - window + 1)
     misses = [_slow_har(daily, window, d) - np.sqrt(daily[d + 1 : d + window + 1].mean()) for d in days]
-    assert float(found["forecast_error"][0]) == pytest.approx(np.sqrt(np.mean(np.square(misses))), rel=1e-9)
+    assert float(result["forecast_error"][0]) == pytest.approx(np.sqrt(np.mean(np.square(misses))), rel=1e-9)
     lazy = volatility.cone(made.chunk(time=50), [f"{window}d"])
-    xr.testing.assert_allclose(lazy["forecast"][0].compute(), found["forecast"][0])
+    xr.testing.assert_allclose(lazy["forecast"][0].compute(), result["forecast"][0])
     if per_day == 2:
         assert np.isnan(volatility.cone(made, ["36h"])["forecast"][0])
     assert np.isnan(volatility.cone(made.isel(time=slice(0, 100 * per_day)), [f"{window}d"])["forecast"][0])
@@ -217,17 +217,17 @@ def test_invalid_arguments_are_rejected() -> None:
 def test_realised_volatility_is_compared_from_the_end_of_its_window() -> None:
     """A window of two days that ends on the 4th is the outcome of a volatility sold on the 2nd."""
     made = volatility.bars(walk(8, 24, 0.5))
-    found = volatility.realised(made, "2d", method="parkinson")
+    result = volatility.realised(made, "2d", method="parkinson")
     day = np.timedelta64(1, "D")
-    assert (found["window_end"] == found["time"] + day).all()
-    shifted = found.drop_vars("window_end").assign_coords(time=found["time"].to_numpy() + day)
-    sold = xr.full_like(shifted, 0.5).drop_vars("time").assign_coords(time=found["time"].to_numpy())
+    assert (result["window_end"] == result["time"] + day).all()
+    shifted = result.drop_vars("window_end").assign_coords(time=result["time"].to_numpy() + day)
+    sold = xr.full_like(shifted, 0.5).drop_vars("time").assign_coords(time=result["time"].to_numpy())
     by_hand = volatility.implied_minus_realised(sold, shifted, window="2d")
-    edge = volatility.implied_minus_realised(sold, found, window="2d")
+    edge = volatility.implied_minus_realised(sold, result, window="2d")
     xr.testing.assert_identical(edge.drop_attrs(), by_hand.drop_attrs())
-    assert edge["volatility"][1].item() == pytest.approx(0.5 - found[2].item(), rel=1e-14)
+    assert edge["volatility"][1].item() == pytest.approx(0.5 - result[2].item(), rel=1e-14)
     # A user who shifts the labels gets the same.
-    again = found.assign_coords(time=found["time"].to_numpy() + day)
+    again = result.assign_coords(time=result["time"].to_numpy() + day)
     moved = volatility.implied_minus_realised(sold, again, window="2d")
     xr.testing.assert_identical(moved.drop_attrs(), by_hand.drop_attrs())
 

@@ -98,8 +98,8 @@ def test_rows_stored_after_a_deletion_survive_its_undo_and_redo(archive: Archive
     assert archive.undo(2) == (3, gone - 1, 0)
     changes = archive.corrections()[["removed", "added"]]
     assert changes.to_numpy().tolist() == [[gone, 0], [0, gone - 1], [gone - 1, 0]]
-    found = read(archive, symbols=["BTC"], venues=["okx"])["rate_bps_8h"].tolist()
-    assert found == [9.99, *map(float, range(gone, 96))]
+    result = read(archive, symbols=["BTC"], venues=["okx"])["rate_bps_8h"].tolist()
+    assert result == [9.99, *map(float, range(gone, 96))]
 
 
 def test_appending_deleted_rows_again_does_not_damage_the_correction(archive: Archive) -> None:
@@ -142,14 +142,14 @@ def test_corrections_are_reported_with_the_rows_read(archive: Archive) -> None:
     assert dd.provenance(read(archive))["notices"] == []
     archive.replace(FUNDING, rates(["BTC"], ["okx"], plus=1.0), OKX_BTC, reason="the venue sent cents")
     archive.delete(FUNDING, {"exchange": "binance"}, start=hour(90))
-    said = dd.provenance(read(archive))
-    assert said["notices"] == [
+    provenance = dd.provenance(read(archive))
+    assert provenance["notices"] == [
         "correction 1: 96 rows replaced by 96 (symbol=BTC, exchange=okx): the venue sent cents",
         "correction 2: 12 rows deleted (exchange=binance, from 2026-02-02T18:00:00Z)",
     ]
-    assert (said["source"], said["synthetic"]) == ("mine", False)
-    assert said["archive"] == {"id": archive.id, "version": archive.version}
-    assert said["as_of"] == "2026-02-02T23:01:00Z"
+    assert (provenance["source"], provenance["synthetic"]) == ("mine", False)
+    assert provenance["archive"] == {"id": archive.id, "version": archive.version}
+    assert provenance["as_of"] == "2026-02-02T23:01:00Z"
     eth = archive.read(FUNDING, hour(0), hour(5), symbols=["ETH"])
     assert dd.provenance(eth)["notices"] == []
     archive.undo(2)

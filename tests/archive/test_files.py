@@ -34,8 +34,8 @@ def test_files_hold_the_rows_of_a_plain_groupby(
     groups = dict(iter(frame.groupby(day.where(by_day, month))))
     assert files.keys() == groups.keys()
     for name, group in groups.items():
-        found = conformed(pq.ParquetFile(files[name]).read().to_pandas())
-        pd.testing.assert_frame_equal(found, conformed(group))
+        result = conformed(pq.ParquetFile(files[name]).read().to_pandas())
+        pd.testing.assert_frame_equal(result, conformed(group))
 
 
 @pytest.mark.parametrize("group_rows", [1, 7, 1_000_000])

@@ -41,8 +41,8 @@ def test_lazy_table_stays_lazy_and_equals_the_rows(tmp_path: Path, monkeypatch: 
         patch.setattr(queries, "read", None)
         frame = archive.lazy("funding_history", start=start, end=end, symbols=["BTC"])
         assert frame.npartitions == 2
-    found = conformed(frame.compute())
-    pd.testing.assert_frame_equal(found, archive.read("funding_history", start, end, symbols=["BTC"]))
+    result = conformed(frame.compute())
+    pd.testing.assert_frame_equal(result, archive.read("funding_history", start, end, symbols=["BTC"]))
 
 
 def test_partitions_share_categories_and_an_empty_table_is_an_empty_frame(tmp_path: Path) -> None:
@@ -67,13 +67,13 @@ def test_lazy_panel_equals_the_panel_of_the_rows(
     frame = rates(["BTC", "ETH"], ["okx"])
     archive.append("funding_history", frame[frame["rate_bps_8h"] != 40.0])
     archive.append("funding_history", rates(["BTC"], ["bybit"], hours=30, plus=0.25))
-    found = panel(archive, days=4, chunks=chunks)
-    expected = dd.panel(archive.read("funding_history", *EVER)).reindex(time=found["time"])
-    assert found.chunks is not None
-    assert (found.attrs["units"], found.attrs["kind"]) == (expected.attrs["units"], expected.attrs["kind"])
-    np.testing.assert_array_equal(found.compute().to_numpy(), expected.to_numpy())
-    assert found["symbol"].to_numpy().tolist() == ["BTC", "ETH"]
-    assert int(np.isnan(found.sel(symbol="ETH", exchange="okx")).sum()) == 1
+    result = panel(archive, days=4, chunks=chunks)
+    expected = dd.panel(archive.read("funding_history", *EVER)).reindex(time=result["time"])
+    assert result.chunks is not None
+    assert (result.attrs["units"], result.attrs["kind"]) == (expected.attrs["units"], expected.attrs["kind"])
+    np.testing.assert_array_equal(result.compute().to_numpy(), expected.to_numpy())
+    assert result["symbol"].to_numpy().tolist() == ["BTC", "ETH"]
+    assert int(np.isnan(result.sel(symbol="ETH", exchange="okx")).sum()) == 1
     some = panel(archive, symbols=["ETH"]).compute().sel(symbol="ETH", exchange="okx")
     assert some.to_numpy().tolist() == [float(i) for i in range(24)]
 
@@ -89,13 +89,13 @@ def test_settlement_panel_has_interval_hours(tmp_path: Path, chunks: int | None)
     rows = rows.assign(interval_hours=[8.0, 8.0, 4.0, 4.0], rate_native=0.0, kind="settled")
     archive.merge("funding_settlements", rows)
     window = {"start": START, "end": START + pd.Timedelta(20, "h"), "step": "4h", "chunks": chunks}
-    found = archive.panel("funding_settlements", "rate_bps_8h", **window)
-    assert found["interval_hours"].chunks is not None
-    assert attrs_of(found["interval_hours"]) == {"units": "h"}
-    hours = found["interval_hours"].to_numpy()
+    result = archive.panel("funding_settlements", "rate_bps_8h", **window)
+    assert result["interval_hours"].chunks is not None
+    assert attrs_of(result["interval_hours"]) == {"units": "h"}
+    hours = result["interval_hours"].to_numpy()
     np.testing.assert_array_equal(hours, [[[8.0, np.nan, 8.0, 4.0, 4.0]]])
-    np.testing.assert_array_equal(found.to_numpy(), [[[1.0, np.nan, 2.0, 3.0, 4.0]]])
-    expected = dd.panel(archive.read("funding_settlements", *EVER)).reindex(time=found["time"])
+    np.testing.assert_array_equal(result.to_numpy(), [[[1.0, np.nan, 2.0, 3.0, 4.0]]])
+    expected = dd.panel(archive.read("funding_settlements", *EVER)).reindex(time=result["time"])
     np.testing.assert_array_equal(hours, expected["interval_hours"].to_numpy())
 
 
@@ -104,15 +104,15 @@ def test_a_panel_of_prices_is_of_one_kind(tmp_path: Path) -> None:
     rows = {"symbol": "BTC", "exchange": "okx", "time": [START] * 2, "resolution": "1h"}
     both = pd.DataFrame(rows).assign(kind=["mark", "index"], price_usd=[100.0, 101.0])
     archive.append("prices_history", both)
-    found = panel(archive, "prices_history", "price_usd", kind="index").dropna("time")
-    assert found.to_numpy().tolist() == [[[101.0]]]
+    result = panel(archive, "prices_history", "price_usd", kind="index").dropna("time")
+    assert result.to_numpy().tolist() == [[[101.0]]]
 
 
 def test_panel_of_no_symbols_is_empty(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates())
-    found = panel(archive, symbols=[]).compute()
-    assert found.sizes == {"symbol": 0, "exchange": 2, "time": 24}
+    result = panel(archive, symbols=[]).compute()
+    assert result.sizes == {"symbol": 0, "exchange": 2, "time": 24}
 
 
 def test_impossible_panels_raise_with_the_reason(tmp_path: Path) -> None:

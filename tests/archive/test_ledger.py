@@ -32,8 +32,8 @@ def windows(*pairs: tuple[float, float]) -> list[Window]:
 
 def test_ledger_distinguishes_no_rows_from_not_requested(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
-    asked = [LedgerEntry("okx", "BTC", hour(0), hour(4)), LedgerEntry("okx", "LTC", hour(0), hour(4))]
-    assert archive.append("funding_history", rates(["BTC"], ["okx"], hours=4), requests=asked) == 4
+    entries = [LedgerEntry("okx", "BTC", hour(0), hour(4)), LedgerEntry("okx", "LTC", hour(0), hour(4))]
+    assert archive.append("funding_history", rates(["BTC"], ["okx"], hours=4), requests=entries) == 4
     assert archive.unanswered("funding_history", "okx", "LTC", hour(0), hour(4)) == []
     assert archive.unanswered("funding_history", "okx", "XRP", hour(0), hour(4)) == windows((0, 4))
     assert archive.unanswered("funding_history", "okx", "BTC", hour(2), hour(9)) == windows((4, 9))
@@ -117,13 +117,13 @@ def test_response_without_rows_changes_the_version(
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["BTC"], ["okx"], hours=10))
     before, identity = archive.version, archive.identity
-    asked = LedgerEntry("okx", "LTC", hour(start), hour(10), error)
-    assert ask(archive, asked) == 0
+    entry = LedgerEntry("okx", "LTC", hour(start), hour(10), error)
+    assert ask(archive, entry) == 0
     assert archive.version != before
     assert archive.identity != identity
     assert (past(archive) != before.partition(".")[0]) == changes_past
     version = archive.version
-    ask(archive, asked)
+    ask(archive, entry)
     assert archive.version == version
 
 

@@ -136,14 +136,14 @@ def test_lazy_panel_reads_objects_in_few_requests(bucket: str, monkeypatch: pyte
     assert b"testing" not in pickle.dumps(archive)
     again = open_archive(archive.location)
     reads = counted(monkeypatch, "read_pieces")
-    found = again.panel(
+    result = again.panel(
         FUNDING, "rate_bps_8h", start=START, end=START + pd.Timedelta("4D"), step="1h", chunks=48
     )
     rows = again.read(FUNDING, *EVER)
     expected = dd.panel(rows)
     pd.testing.assert_frame_equal(rows, conformed(rates()))
-    assert found.chunks[2] == (48, 48)
-    assert (found.to_numpy() == expected.to_numpy()).all()
+    assert result.chunks[2] == (48, 48)
+    assert (result.to_numpy() == expected.to_numpy()).all()
     parts = len(named(again)) - 1
     assert len(reads) <= 4 * parts * 2  # by file: its end once, and its columns, neighbours in one request
 
@@ -232,9 +232,9 @@ def test_store_without_conditional_writes_is_rejected(
 def test_archive_in_an_object_store_is_served_like_a_folder(archive: Archive) -> None:
     dd.connect(archive.location)
     try:
-        found = dd.funding.history("BTC", START, START + pd.Timedelta("2D"), venues=["okx"])
-        assert found["rate_bps_8h"].tolist() == [float(i) for i in range(48)]
-        assert dd.provenance(found)["source"] == "derivs"
+        result = dd.funding.history("BTC", START, START + pd.Timedelta("2D"), venues=["okx"])
+        assert result["rate_bps_8h"].tolist() == [float(i) for i in range(48)]
+        assert dd.provenance(result)["source"] == "derivs"
     finally:
         dd.disconnect()
 

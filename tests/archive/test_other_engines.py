@@ -28,7 +28,7 @@ def test_polars_reads_the_same_rows(tmp_path: Path) -> None:
     frame = polars.scan_parquet(files).select(columns).collect()
     assert frame.schema["time"] == polars.Datetime("us", "UTC")
     names = polars.col("symbol", "exchange").cast(polars.String)
-    found = frame.with_columns(names, polars.col("time").cast(polars.Int64)).sort(columns[:3])
+    result = frame.with_columns(names, polars.col("time").cast(polars.Int64)).sort(columns[:3])
     rows = archive.read("funding_history", *EVER)[columns]
     plain = rows.astype({"symbol": str, "exchange": str, "time": "int64"})
-    assert found.rows() == list(plain.itertuples(index=False, name=None))
+    assert result.rows() == list(plain.itertuples(index=False, name=None))

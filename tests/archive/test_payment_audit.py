@@ -69,9 +69,9 @@ def test_intervals_that_bridge_missing_payments_are_corrected(
     rows = old_rows(exchange, gaps, per_hour=per_hour)
     store(archive, rows)
     text = f"{exchange} BTC"
-    found = audit(tmp_path, capsys=capsys)
-    assert f"{wrong:,} payments with a wrong interval; the first has" in found
-    assert text in found
+    result = audit(tmp_path, capsys=capsys)
+    assert f"{wrong:,} payments with a wrong interval; the first has" in result
+    assert text in result
     pd.testing.assert_frame_equal(archive.read(TABLE)[[*rows.columns]], rows)
     audit(tmp_path, "--repair", capsys=capsys)
     stored = archive.read(TABLE)
@@ -124,9 +124,9 @@ def test_a_repair_keeps_payments_that_another_process_appends_meanwhile(
     read = Archive.read
 
     def read_before_an_append(self: Archive, *args: object, **options: object) -> pd.DataFrame:
-        found = read(self, *args, **options)
+        result = read(self, *args, **options)
         store(other, rows.iloc[[0]].assign(time=START + pd.Timedelta(missing.pop(0), "h")))
-        return found
+        return result
 
     monkeypatch.setattr(Archive, "read", read_before_an_append)
     faults = stored_faults(archive, repair=True)

@@ -236,9 +236,9 @@ def require(rows: pd.DataFrame, paid: Sequence[Payment], missing: Sequence[Payme
     """Compare the stored rows and their sums with the schedule, worked out payment by payment."""
     expected = [(START + pd.Timedelta(p.at, "h"), float(p.interval), p.rate) for p in paid]
     columns = rows.sort_values("time")[["time", "interval_hours", "rate_native"]]
-    found = list(columns.itertuples(index=False, name=None))
-    assert [row[:2] for row in found] == [row[:2] for row in expected]
-    assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], rel=1e-9)
+    result = list(columns.itertuples(index=False, name=None))
+    assert [row[:2] for row in result] == [row[:2] for row in expected]
+    assert [row[2] for row in result] == pytest.approx([row[2] for row in expected], rel=1e-9)
     rates = [p.rate * 1e4 * 8 / p.interval for p in paid]
     assert rows.sort_values("time")["rate_bps_8h"].tolist() == pytest.approx(rates, rel=1e-9)
     total = funding.cumulative(dd.panel(rows), gaps="skip")
@@ -375,9 +375,9 @@ def test_payments_after_a_halt_in_files_that_end_before_the_next_one(
     assert rows["payment_count"].tolist() == [5 if hour == 20 else 1 for hour in times]
     assert rows["interval_hours"].tolist() == [5 if hour == 20 else 1 for hour in times]
     pays = [p.rate for p in paid]
-    wanted = [*pays[:first], sum(pays[first : end + 1]), *pays[end + 1 :]]
-    assert rows["rate_native"].tolist() == pytest.approx(wanted, rel=1e-9, abs=1e-15)
-    bps = [pay * 8e4 / hours for pay, hours in zip(wanted, rows["interval_hours"], strict=True)]
+    expected = [*pays[:first], sum(pays[first : end + 1]), *pays[end + 1 :]]
+    assert rows["rate_native"].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15)
+    bps = [pay * 8e4 / hours for pay, hours in zip(expected, rows["interval_hours"], strict=True)]
     assert rows["rate_bps_8h"].tolist() == pytest.approx(bps, rel=1e-9, abs=1e-11)
     log = open_archive(tmp_path / "archive").corrections()
     reasons = log["reason"].tolist().count("later rows have more payments of a halt")
@@ -420,8 +420,8 @@ def test_halt_split_over_two_files_is_one_row(
     assert rows["payment_count"].tolist() == [count if hour == last else 1 for hour in hours]
     assert rows["interval_hours"].tolist() == [interval * (count if hour == last else 1) for hour in hours]
     pays = [p.rate for p in paid]
-    wanted = [*pays[:15], sum(pays[15 : 15 + count]), *pays[15 + count :]]
-    assert rows["rate_native"].tolist() == pytest.approx(wanted, rel=1e-9, abs=1e-15)
+    expected = [*pays[:15], sum(pays[15 : 15 + count]), *pays[15 + count :]]
+    assert rows["rate_native"].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15)
     log = open_archive(tmp_path / "archive").corrections()
     assert log["reason"].tolist().count("later rows have more payments of a halt") == 1
     for number, payments in enumerate(files):

@@ -53,8 +53,8 @@ def test_every_filter_equals_a_pandas_filter(
                     & (frame["time"] >= start)
                     & (frame["time"] < end)
                 ]
-                found = archive.read("funding_history", start, end, symbols=symbols, venues=venues)
-                pd.testing.assert_frame_equal(found, conformed(chosen))
+                result = archive.read("funding_history", start, end, symbols=symbols, venues=venues)
+                pd.testing.assert_frame_equal(result, conformed(chosen))
 
 
 def test_archive_lists_tables_symbols_venues_and_span(archive: Archive) -> None:

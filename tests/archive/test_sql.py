@@ -38,13 +38,13 @@ def archive(filled: Path, tmp_path: Path) -> Archive:
 
 
 def test_sql_rows_equal_read_and_tables_are_listed(archive: Archive) -> None:
-    found = archive.sql("SELECT * FROM funding_history ORDER BY symbol, exchange, time")
+    result = archive.sql("SELECT * FROM funding_history ORDER BY symbol, exchange, time")
     rows = archive.read(FUNDING, *EVER)
-    assert list(found) == list(rows)
+    assert list(result) == list(rows)
     texts = {"symbol": str, "exchange": str, "resolution": str, "kind": str}
-    pd.testing.assert_frame_equal(found, rows.astype(texts), check_dtype=False)
-    assert str(found["time"].dtype) == "datetime64[us, UTC]"
-    assert "units" in found.attrs["provenance"]["notices"][0]
+    pd.testing.assert_frame_equal(result, rows.astype(texts), check_dtype=False)
+    assert str(result["time"].dtype) == "datetime64[us, UTC]"
+    assert "units" in result.attrs["provenance"]["notices"][0]
     assert archive.sql("SHOW TABLES")["name"].tolist() == [FUNDING]
     described = archive.sql("DESCRIBE funding_history").set_index("column_name")["column_type"].to_dict()
     assert described["rate_bps_8h"] == "DOUBLE"
@@ -71,11 +71,11 @@ def test_sql_days_are_utc_in_any_session_time_zone(filled: Path) -> None:
 
 def test_values_by_hand(archive: Archive) -> None:
     """Hours 0 to 71 of BTC at binance without hour 5: 2556 − 5."""
-    found = archive.sql(
+    result = archive.sql(
         "SELECT exchange, sum(rate_bps_8h) AS total, count(rate_bps_8h) AS present, count(*) AS rows "
         "FROM funding_history WHERE symbol = 'BTC' GROUP BY exchange ORDER BY exchange"
     )
-    assert found.to_numpy().tolist() == [["binance", 2551.0, 71, 72], ["okx", 2556.0, 72, 72]]
+    assert result.to_numpy().tolist() == [["binance", 2551.0, 71, 72], ["okx", 2556.0, 72, 72]]
     missing = archive.sql("SELECT time FROM funding_history WHERE rate_bps_8h IS NULL")
     assert missing["time"].tolist() == [START + pd.Timedelta("5h")]
     joined = archive.sql(

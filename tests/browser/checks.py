@@ -14,10 +14,10 @@ def violations(page: Any, *, allowed: tuple[str, ...] = ()) -> list[str]:
     """
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
     levels = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"]}
-    found = axe.Axe().run(page, options=levels).response["violations"]
+    result = axe.Axe().run(page, options=levels).response["violations"]
     return [
         f"{rule['id']}: {node['html'][:90]}"
-        for rule in found
+        for rule in result
         if rule["id"] not in allowed
         for node in rule["nodes"]
     ]
@@ -40,22 +40,22 @@ WIDTHS = (390, 768, 1200, 1920)
 
 def overflow(page: Any) -> dict[int, int]:
     """Pixels by which the page is wider than the window, at each width, where it is."""
-    found = {}
+    results = {}
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         beyond = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         if beyond > 0:
-            found[width] = beyond
-    return found
+            results[width] = beyond
+    return results
 
 
 def inner_overflow(page: Any, *, width: int = 390) -> list[str]:
     """Elements that scroll sideways inside the page, on a phone by default."""
     page.set_viewport_size({"width": width, "height": 900})
-    found: list[str] = page.evaluate(
+    result: list[str] = page.evaluate(
         """() => [...document.querySelectorAll("body *")]
           .filter((node) => !node.closest("svg") && node.scrollWidth > node.clientWidth + 1
                             && node.clientWidth > 0 && getComputedStyle(node).overflowX !== "visible")
           .map((node) => node.outerHTML.slice(0, 80))"""
     )
-    return found
+    return result

@@ -16,7 +16,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 def chromium() -> Iterator[Any]:
     """A running browser."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    path = next((result for name in NAMES if (result := shutil.which(name))), None)
     if path is None:
         pytest.skip("no Chromium is installed")
     with playwright.sync_playwright() as engine:

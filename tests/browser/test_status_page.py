@@ -111,7 +111,7 @@ def test_status_page_does_not_scroll_sideways_or_break_names(dark: bool, opened:
         + pages._table(["exchange", "table", "last_error"], [["okx", "oi_history", "no-answer/" * 40]])
     )
     assert {
-        width: found for width in (390, 701, 1200) if (found := checks.inner_overflow(page, width=width))
+        width: result for width in (390, 701, 1200) if (result := checks.inner_overflow(page, width=width))
     } == {}
     assert len({row.bounding_box()["height"] for row in page.locator("tbody").first.locator("tr").all()}) == 1
     assert checks.inner_overflow(page, width=390) == []

@@ -48,13 +48,13 @@ def test_a_replay_gives_identical_frames_and_surfaces(market: Market) -> None:
         again = fetched()
     assert (replay.source, replay.synthetic) == ("sample", True)
     assert replay.asof == pd.Timestamp("2026-06-30T12:00:00Z")
-    for name, found in live.items():
-        assert len(found) > 0
-        if isinstance(found, xr.Dataset):
-            assert again[name].identical(found)
+    for name, result in live.items():
+        assert len(result) > 0
+        if isinstance(result, xr.Dataset):
+            assert again[name].identical(result)
         else:
-            pd.testing.assert_frame_equal(again[name], found, check_exact=True)
-            assert again[name].attrs == found.attrs
+            pd.testing.assert_frame_equal(again[name], result, check_exact=True)
+            assert again[name].attrs == result.attrs
 
 
 @pytest.mark.parametrize("name", SAVED)
@@ -79,8 +79,8 @@ def test_every_recorded_response_rebuilds_its_table(market: Market) -> None:
     for name in ("funding_snapshot", "oi_exchanges", "options_snapshot", "markets_symbols"):
         frame, rows = live[name], difference.rows[name]
         key = [k for k in TABLES[name].key if k in rows]
-        found, right = (map(tuple, one[key].astype(str).to_numpy()) for one in (rows, frame))
-        assert sorted(found) == sorted(right)
+        result, right = (map(tuple, one[key].astype(str).to_numpy()) for one in (rows, frame))
+        assert sorted(result) == sorted(right)
         number = next(c for c in TABLES[name].columns if frame[c].dtype == "float64")
         assert rows[f"{number}_a"].sum() == pytest.approx(frame[number].sum(), rel=1e-12)
         assert rows[f"{number}_b"].isna().all()

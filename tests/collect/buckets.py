@@ -109,25 +109,27 @@ class Bucket:
     def _listed(self, params: Mapping[str, str]) -> str:
         prefix, marker = params["prefix"], params.get("marker", "")
         keys = sorted(key.lstrip("/") for key in self.files)
-        found: dict[str, str] = {}
+        results: dict[str, str] = {}
         for key in keys:
             if key.startswith(prefix) and key > marker:
                 rest = key[len(prefix) :]
                 if params.get("delimiter") and "/" in rest:
                     folder = prefix + rest.partition("/")[0] + "/"
                     if folder > marker:
-                        found[folder] = f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>"
+                        results[folder] = (
+                            f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>"
+                        )
                 else:
                     body, modified = self.files[f"/{key}"]
-                    found[key] = (
+                    results[key] = (
                         f"<Contents><Key>{escape(key)}</Key><LastModified>{modified}</LastModified>"
                         f"<ETag>&quot;x&quot;</ETag><Size>{len(body)}</Size></Contents>"
                     )
-        names = sorted(found)[: self._page]
-        more = len(found) > self._page
+        names = sorted(results)[: self._page]
+        more = len(results) > self._page
         following = f"<NextMarker>{names[-1]}</NextMarker>" if more and params.get("delimiter") else ""
         truncated = f"<IsTruncated>{'true' if more else 'false'}</IsTruncated>"
-        return _XML + truncated + following + "".join(found[name] for name in names) + "</ListBucketResult>"
+        return _XML + truncated + following + "".join(results[name] for name in names) + "</ListBucketResult>"
 
 
 def connect(bucket: Bucket, patch: pytest.MonkeyPatch) -> dict[str, str]:

@@ -158,13 +158,13 @@ def hold_settlements(
         for symbol in SYMBOLS:
             payments = fakes.truth.payments(exchange, symbol)
             truth = [p for p in payments if first.timestamp() <= p[0] < end.timestamp()]
-            found = rows[(rows["exchange"] == exchange) & (rows["symbol"] == symbol)]
+            result = rows[(rows["exchange"] == exchange) & (rows["symbol"] == symbol)]
             stamps = [pd.Timestamp(second, unit="s", tz="UTC") for second, _, _ in truth]
-            assert found["time"].tolist() == stamps, (exchange, symbol)
+            assert result["time"].tolist() == stamps, (exchange, symbol)
             bps = [rate * 1e4 * 8 / hours for _, hours, rate in truth]
-            assert found["interval_hours"].tolist() == [hours for _, hours, _ in truth], (exchange, symbol)
-            np.testing.assert_allclose(found["rate_bps_8h"], bps, rtol=1e-9, atol=1e-12)
-            count += len(found)
+            assert result["interval_hours"].tolist() == [hours for _, hours, _ in truth], (exchange, symbol)
+            np.testing.assert_allclose(result["rate_bps_8h"], bps, rtol=1e-9, atol=1e-12)
+            count += len(result)
     return count
 
 
@@ -192,9 +192,9 @@ def answered_minutes(
     archive: Archive, table: str, exchange: str, first: pd.Timestamp, end: pd.Timestamp
 ) -> set[pd.Timestamp]:
     """Return the minutes for which the ledger has a response of a venue about all contracts."""
-    asked = archive.requests()
-    asked = asked[(asked["table"] == table) & (asked["exchange"] == exchange) & asked["answered"]]
-    windows = asked.loc[asked["symbol"].isna(), ["start", "end"]].itertuples(index=False)
+    ledger = archive.requests()
+    ledger = ledger[(ledger["table"] == table) & (ledger["exchange"] == exchange) & ledger["answered"]]
+    windows = ledger.loc[ledger["symbol"].isna(), ["start", "end"]].itertuples(index=False)
     return {
         at
         for window in windows

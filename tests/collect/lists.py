@@ -38,7 +38,7 @@ class Event(NamedTuple):
 
 def events(symbol: str, start: float, end: float) -> list[Event]:
     """Trades of both ends inclusive [s]; each 50th is a liquidation, and some of these are three equal."""
-    found = []
+    results = []
     for number in range(int(start) // STEP, int(end) // STEP + 1):
         ms = number * STEP * 1000 + 1000 * len(symbol) + number * 37 % 900
         if not start <= ms / 1000 <= end:
@@ -46,8 +46,8 @@ def events(symbol: str, start: float, end: float) -> list[Event]:
         mixed = zlib.crc32(b"%d" % number)
         liquidated = mixed % 50 == 0
         row = Event(ms, number, liquidated, mixed % 3 == 0, 50000.0 + number % 100, 1 + mixed % 7)
-        found += [row] * (3 if liquidated and mixed % 4 == 0 else 1)
-    return found
+        results += [row] * (3 if liquidated and mixed % 4 == 0 else 1)
+    return results
 
 
 def liquidated(symbol: str, start: float, end: float) -> list[Event]:

@@ -277,5 +277,5 @@ def _rows(body: Any) -> list[Row] | None:
     if isinstance(body, list):
         return body
     if isinstance(body, dict):
-        return next((found for value in body.values() if (found := _rows(value)) is not None), None)
+        return next((result for value in body.values() if (result := _rows(value)) is not None), None)
     return None

@@ -65,8 +65,8 @@ def test_interrupted_walk_writes_no_rows_and_is_requested_again(fill, archive, f
     assert done.failed[0].startswith("bybit funding_settlements BTC: /v5/market/funding/history: ")
     assert "10001" in done.failed[0]
     assert "BTC" not in archive.symbols("funding_settlements")
-    asked = archive.requests().set_index("symbol")
-    assert asked["answered"].to_dict() == {"BTC": False, "ETH": True}
+    ledger = archive.requests().set_index("symbol")
+    assert ledger["answered"].to_dict() == {"BTC": False, "ETH": True}
     assert fill("funding_settlements", "bybit").failed == []
     hold_settlements(archive, fakes, ["bybit"], *MONTH)
 
@@ -89,10 +89,10 @@ def test_invalid_row_rejects_only_its_page_which_is_requested_again(fill, archiv
     rows = archive.read("funding_settlements", *MONTH)
     assert len(rows) == 743
     assert bad not in set(rows["time"])
-    asked = archive.requests()
-    failed = asked[~asked["answered"]].iloc[0]
+    ledger = archive.requests()
+    failed = ledger[~ledger["answered"]].iloc[0]
     assert pd.Timestamp("2026-01-20", tz="UTC") < failed["start"] < bad < failed["end"] <= MONTH[1]
-    answered = asked[asked["answered"]].sort_values("start")
+    answered = ledger[ledger["answered"]].sort_values("start")
     assert answered["start"].iloc[0] == MONTH[0]
     assert answered["end"].iloc[0] == failed["start"]
     fakes.altered.clear()
@@ -133,10 +133,10 @@ def test_only_windows_missing_from_the_ledger_are_requested(
     fill("funding_settlements", "binance", start="2026-01-10")
     fakes.log.clear()
     fill("funding_settlements", "binance")
-    asked = [params for _, place, params, _ in fakes.log if place.endswith("fundingRate")]
+    requests = [params for _, place, params, _ in fakes.log if place.endswith("fundingRate")]
     ten = pd.Timestamp("2026-01-10", tz="UTC").timestamp() * 1000
-    assert asked
-    assert all(float(params["endTime"]) <= ten for params in asked)
+    assert requests
+    assert all(float(params["endTime"]) <= ten for params in requests)
     hold_settlements(archive, fakes, ["binance"], *MONTH)
 
 
@@ -154,12 +154,12 @@ def test_clock_difference_is_reported_or_stops_writing(apart, fill, archive, fak
 
 def test_long_walk_reports_progress_in_requests(fill: Any, fakes: Fakes) -> None:
     """Phemex: 31 days in steps of 100 hours, and 9 hours before them, are 8 requests."""
-    said: list[str] = []
-    fill("funding_settlements", "phemex", symbols=["BTC"], progress=said.append)
-    asked = sum(place.endswith("funding-rate-history") for _, place, *_ in fakes.log)
-    told = [text.rpartition(": ")[2] for text in said[:-1]]
-    assert told == ["5 of about 8 requests"], said
-    assert asked == 8
+    messages: list[str] = []
+    fill("funding_settlements", "phemex", symbols=["BTC"], progress=messages.append)
+    requests = sum(place.endswith("funding-rate-history") for _, place, *_ in fakes.log)
+    told = [text.rpartition(": ")[2] for text in messages[:-1]]
+    assert told == ["5 of about 8 requests"], messages
+    assert requests == 8
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_past_prices_equal_the_truth_and_candles_need_unconfirmed(
     for kind, above in kinds.items():
         part, seconds = rows[rows["kind"] == kind], [int(time.timestamp()) for time in times]
         assert part["time"].tolist() == times.tolist()
-        wanted = [fakes.truth.index(at) if above is None else marks[at] + above for at in seconds]
-        assert part["price_usd"].tolist() == wanted
+        expected = [fakes.truth.index(at) if above is None else marks[at] + above for at in seconds]
+        assert part["price_usd"].tolist() == expected
     assert fill("prices_history", venue, **window, unconfirmed=not is_confirmed).written == {}
 
 

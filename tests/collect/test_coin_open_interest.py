@@ -105,8 +105,8 @@ def test_sum_is_missing_if_one_contract_is_missing(
     with pytest.warns(
         DataNotice, match="1 rows are omitted: open interest of some contracts is unknown, first BTC on"
     ):
-        found = dd.oi.history("BTC", *DAY, resolution="raw", by="coin")
-    assert len(found) == 1
+        result = dd.oi.history("BTC", *DAY, resolution="raw", by="coin")
+    assert len(result) == 1
 
 
 def test_doubtful_value_of_another_contract_is_not_summed(

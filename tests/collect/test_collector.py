@@ -76,8 +76,8 @@ def test_rates_in_another_unit_fail_only_the_rates_of_their_venue(made, archive,
     assert all(
         t.startswith(f"{name}: {why}") and "(body stored as" in t for name, t in collector.failed.items()
     )
-    asked = archive.requests()
-    refused = asked[(asked["exchange"] == "hyperliquid") & (asked["table"] == "funding_history")]
+    ledger = archive.requests()
+    refused = ledger[(ledger["exchange"] == "hyperliquid") & (ledger["table"] == "funding_history")]
     assert refused["error"].str.startswith(f"hyperliquid funding_history: {why}").all()
     assert not refused["answered"].any()
 
@@ -106,11 +106,11 @@ def test_hanging_poll_is_recorded_as_unanswered_after_ten_minutes(made, archive,
     for _ in range(120):
         collector._minute(deadline=50)
         clock.wait(60)
-    asked = archive.requests()
-    assert asked["error"].tolist() == [
+    ledger = archive.requests()
+    assert ledger["error"].tolist() == [
         f"okx: the poll that started at {began:%Y-%m-%d %H:%M} is still running"
     ]
-    assert asked["start"].tolist() == [began.floor("min") + pd.Timedelta(10, "min")]
+    assert ledger["start"].tolist() == [began.floor("min") + pd.Timedelta(10, "min")]
     assert late(archive, clock.utc(), pd.Timedelta(10, "min")) == ["okx funding_history"]
 
 
@@ -146,11 +146,11 @@ def test_failed_five_minute_request_retries_briefly_then_waits_five_minutes(
     began = clock.utc()
     collector.once()
     assert clock.utc() - began < pd.Timedelta(40, "s"), "20 s of waiting, and the pace of the budget"
-    asked = [at for _, place, _, at in fakes.log if place == "/fapi/v1/ticker/24hr"]
-    assert 2 <= len(asked) <= 5, "after 1, 2, 4 and 8 s"
+    requests = [at for _, place, _, at in fakes.log if place == "/fapi/v1/ticker/24hr"]
+    assert 2 <= len(requests) <= 5, "after 1, 2, 4 and 8 s"
     clock.wait(60)
     collector.once()
-    assert len([1 for _, place, _, _ in fakes.log if place == "/fapi/v1/ticker/24hr"]) == len(asked)
+    assert len([1 for _, place, _, _ in fakes.log if place == "/fapi/v1/ticker/24hr"]) == len(requests)
     assert len(_rows(archive, "funding_history")) == 2 * 2
 
 
@@ -163,9 +163,9 @@ def test_older_response_supplies_volume_but_not_price(made, archive, fakes, cloc
     assert market["volume_24h_usd"].tolist() == [100_000, 100_000]
     kinds = _rows(archive, "prices_history").loc[("binance", "BTC")]["kind"]
     assert kinds.value_counts().to_dict() == {"mark": 2, "index": 2, "last": 1}
-    asked = [place for _, place, _, _ in fakes.log]
-    assert asked.count("/fapi/v1/premiumIndex") == 2
-    assert asked.count("/fapi/v1/ticker/24hr") == 1
+    requests = [place for _, place, _, _ in fakes.log]
+    assert requests.count("/fapi/v1/premiumIndex") == 2
+    assert requests.count("/fapi/v1/ticker/24hr") == 1
 
 
 def test_poll_of_all_venues_equals_the_truth_without_inverse_and_delisted_contracts(
@@ -184,8 +184,8 @@ def test_poll_of_all_venues_equals_the_truth_without_inverse_and_delisted_contra
         # Deribit is requested a currency, and lists the others inverse, too
         of_futures = [venue for venue in VENUES if venue != "coinbase"]
         assert told == {v: sorted(SYMBOLS if v == "deribit" else fakes.symbols) for v in of_futures}
-    wanted = [RUNNING_BPS[venue] for venue in rates["exchange"]]
-    assert rates["rate_bps_8h"].tolist() == pytest.approx(wanted)
+    expected = [RUNNING_BPS[venue] for venue in rates["exchange"]]
+    assert rates["rate_bps_8h"].tolist() == pytest.approx(expected)
     seconds = held["time"].map(lambda at: int(at.timestamp()))
     truth = [fakes.truth.oi_at(s, at) for s, at in zip(held["symbol"], seconds, strict=True)]
     assert held["oi_usd"].tolist() == pytest.approx([coins * mark for _, coins, mark in truth])
@@ -211,10 +211,10 @@ def test_coin_margined_bitget_contract_is_requested_as_coin_margined(
     yesterday = DAY - pd.Timedelta(1, "D")
     done = fill("funding_settlements", "bitget", symbols=["BTC", "XYZ"], start=yesterday, end=DAY)
     assert done.failed == []
-    asked = {
+    requests = {
         (p["symbol"], p["productType"]) for _, at, p, _ in fakes.log if at.endswith("/history-fund-rate")
     }
-    assert asked == {("BTCUSDT", "USDT-FUTURES"), ("XYZUSD", "COIN-FUTURES")}, "USD before USDC"
+    assert requests == {("BTCUSDT", "USDT-FUTURES"), ("XYZUSD", "COIN-FUTURES")}, "USD before USDC"
 
 
 def test_contract_of_another_market_does_not_replace_a_failed_one(made, archive, fakes, clock) -> None:
@@ -270,8 +270,8 @@ def test_missing_intervals_are_not_replaced_by_a_default(made: Any, archive: Arc
 
 def test_only_endpoints_of_the_chosen_tables_are_requested(made: Any, fakes: Fakes) -> None:
     made("binance", names=["funding_history"]).once()
-    asked = {place.rpartition("/")[2] for _, place, *_ in fakes.log}
-    assert asked == {"exchangeInfo", "fundingInfo", "premiumIndex"}
+    requests = {place.rpartition("/")[2] for _, place, *_ in fakes.log}
+    assert requests == {"exchangeInfo", "fundingInfo", "premiumIndex"}
     fakes.log.clear()
     made("binance", names=["options_snapshot"]).once()
     others = {place for _, place, *_ in fakes.log if "/eapi/" not in place}
@@ -282,10 +282,10 @@ def test_notice_names_the_request_without_a_response(archive, fakes, clock) -> N
     fakes.refusals["binance/dapi/v1/premiumIndex"] = DOWN
     store = ReadThrough(archive, venues=["binance"], clock=clock, addresses=fakes.addresses)
     store.refresh()
-    said = [text for text in store.take_notices() if "dapi" in text]
+    messages = [text for text in store.take_notices() if "dapi" in text]
     store.close()
-    assert len(said) == 1
-    assert said[0].startswith("binance: response to /dapi/v1/premiumIndex is missing: ")
+    assert len(messages) == 1
+    assert messages[0].startswith("binance: response to /dapi/v1/premiumIndex is missing: ")
 
 
 def test_removed_field_leaves_its_column_empty_and_is_reported_once_a_day(
@@ -309,8 +309,8 @@ def test_removed_field_leaves_its_column_empty_and_is_reported_once_a_day(
         collector.once()
         said.append(collector.failed["bybit /v5/market/tickers?category=linear"])
     assert all(why.startswith("1 row omitted: ") for why in said)
-    asked = archive.requests()
-    failed = asked[~asked["answered"]]
+    ledger = archive.requests()
+    failed = ledger[~ledger["answered"]]
     assert set(failed["symbol"]) == {"/v5/market/tickers?category=linear"}
     assert failed["error"].str.startswith("1 row omitted: ").all()
     gone = "; the response no longer has change_pct: these columns are empty"

@@ -110,22 +110,22 @@ def test_status_reports_collected_tables_and_failures(made, fakes, clock, archiv
 def test_status_fails_when_the_last_response_is_too_old(tmp_path, monkeypatch, capsys) -> None:
     """Responses end at 10:31 and are seven and a half minutes old."""
     archive, at = open_archive(tmp_path / "market"), pd.Timestamp("2026-01-20T10:30Z").as_unit("us")
-    asked = [LedgerEntry("okx", None, at, at + pd.Timedelta(1, "min"))]
+    entries = [LedgerEntry("okx", None, at, at + pd.Timedelta(1, "min"))]
     rates = TABLES["funding_history"].empty()
-    archive.append("funding_history", rates, requests=asked)
+    archive.append("funding_history", rates, requests=entries)
     monkeypatch.setattr(
         "derivdata.sources.collect.session.MachineClock", lambda: SimulatedClock("2026-01-20T10:38:30")
     )
     place = str(tmp_path / "market")
     assert main(["status", place, "--format", "prometheus", "--fail-after", "10m"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert 'derivdata_lag_minutes{exchange="okx",table="funding_history"} 7.5' in told
-    assert "# TYPE derivdata_lag_minutes gauge" in told
+    output = capsys.readouterr().out.splitlines()
+    assert 'derivdata_lag_minutes{exchange="okx",table="funding_history"} 7.5' in output
+    assert "# TYPE derivdata_lag_minutes gauge" in output
     assert main(["status", place, "--format", "json", "--fail-after", "7m"]) == 1
-    told = capsys.readouterr()
-    row = json.loads(told.out)
+    output = capsys.readouterr()
+    row = json.loads(output.out)
     assert (row["exchange"], row["lag_minutes"], row["last_row"]) == ("okx", 7.5, None)
-    assert "no response for 7m: okx funding_history" in told.err
+    assert "no response for 7m: okx funding_history" in output.err
 
 
 def test_status_alarm_ignores_ended_series_and_waits_for_hourly_refills(archive: Archive) -> None:
@@ -156,12 +156,12 @@ def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
     monkeypatch.setenv("DERIVDATA_DATA_DIR", str(tmp_path))
     command = ["venues", "check", "--venues", "dydx", "--out", str(tmp_path / "found.jsonl")]
     assert main(command) == 0
-    told = capsys.readouterr().out
-    assert "dydx /perpetualMarkets: answered" in told
-    assert re.search(r"dydx +funding_settlements +confirms +/historicalFunding", told)
-    found = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
-    assert {row["verified_on"] for row in found} == {"2026-01-20"}
-    assert "127.0.0.1" not in told + (tmp_path / "found.jsonl").read_text()
+    output = capsys.readouterr().out
+    assert "dydx /perpetualMarkets: answered" in output
+    assert re.search(r"dydx +funding_settlements +confirms +/historicalFunding", output)
+    results = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
+    assert {row["verified_on"] for row in results} == {"2026-01-20"}
+    assert "127.0.0.1" not in output + (tmp_path / "found.jsonl").read_text()
     fakes.faults["dydx"] = [{"markets": 3, "clientIp": "203.0.113.7"}]
     assert main([*command, "--bodies", str(tmp_path / "bodies")]) == 1
     kept = json.loads((tmp_path / "bodies" / "dydx-funding-perpetualmarkets.json").read_text("utf-8"))
@@ -205,17 +205,17 @@ def test_collecting_continues_when_responses_have_no_rows(made, fakes, clock) ->
 def test_check_of_venues_at_one_host_sends_requests_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hyperliquid and a market at its address: the waits of one count for the other."""
     monkeypatch.setattr("derivdata.sources.collect.session.keep_checks", lambda *_: None)
-    found: list[list[VenueSession]] = []
+    results: list[list[VenueSession]] = []
 
     def check(sessions: list[VenueSession], **_: Any) -> pd.DataFrame:
-        found.append(sessions)
+        results.append(sessions)
         row = {"exchange": "hyperliquid", "path_or_channel": "/info meta", "verdict": "confirms"}
         return pd.DataFrame([row])
 
     monkeypatch.setattr("derivdata.sources.collect.checking.check_venues", check)
     assert main(["venues", "check", "--venues", "hyperliquid", next(iter(DEXES)), "okx"]) == 0
     now = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
-    assert [session.shared.turn(now, 1.0) for session in found[0]] == [0.0, 1.0, 0.0]
+    assert [session.shared.turn(now, 1.0) for session in results[0]] == [0.0, 1.0, 0.0]
 
 
 def _checked(fakes: Fakes, clock: SimulatedClock, *names: str) -> pd.DataFrame:
@@ -257,9 +257,9 @@ def test_check_detects_open_interest_that_counts_both_sides(fakes: Fakes, clock:
     fakes.altered["/futures/usdt/tickers"] = lambda _, body: [
         {**row, "total_size": str(2 * float(row["total_size"]))} for row in body
     ]
-    found = _checked(fakes, clock, "gateio").loc["gateio", "/futures/usdt/tickers"]
-    assert found["verdict"] == "contradicts"
-    assert found["error"] == "open interest is 2 times the value of /futures/usdt/contracts"
+    result = _checked(fakes, clock, "gateio").loc["gateio", "/futures/usdt/tickers"]
+    assert result["verdict"] == "contradicts"
+    assert result["error"] == "open interest is 2 times the value of /futures/usdt/contracts"
 
 
 def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(tmp_path, monkeypatch) -> None:
@@ -295,13 +295,13 @@ def test_collecting_once_names_failures_and_fails_without_any_row(
     fakes.refusals = {name: (503, {}, {"msg": "maintenance"}) for name in lost}
     to = ["--to", str(tmp_path / "market"), "--venues", "okx", "bybit", "--symbols", "BTC"]
     code = main(["collect", *to, "--once", "--tables", "funding_history"])
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     for name in lost:
-        assert f"{name} funding_history: failed: " in told.out
-        assert "HTTP 503" in told.out
+        assert f"{name} funding_history: failed: " in output.out
+        assert "HTTP 503" in output.out
         assert len({place for venue, place, _, _ in fakes.log if venue == name}) == 1, "lists of contracts"
     assert code == (1 if len(lost) == 2 else 0)
-    assert ("no rows were collected" in told.err) == (len(lost) == 2)
+    assert ("no rows were collected" in output.err) == (len(lost) == 2)
     if len(lost) == 2:
         assert main(["collect", *to, "--tables", "funding_history", "--fail-after", "5m"]) == 1
         assert "no rows; failed: bybit funding_history, okx funding_history" in capsys.readouterr().out
@@ -312,10 +312,10 @@ def test_backfill_without_a_response_fails_with_the_reason(commands, fakes, tmp_
     command = ["backfill", "--to", str(tmp_path / "market"), *options]
     fakes.refusals = {"okx": (503, {}, {"msg": "maintenance"})}
     assert main(command) == 1
-    told = capsys.readouterr()
-    assert "okx: " in told.out
-    assert "HTTP 503" in told.out
-    assert "nothing was written" in told.err
+    output = capsys.readouterr()
+    assert "okx: " in output.out
+    assert "HTTP 503" in output.out
+    assert "nothing was written" in output.err
     fakes.refusals = {}
     assert main(command) == 0
     assert "0 windows failed" in capsys.readouterr().out

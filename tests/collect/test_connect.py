@@ -57,12 +57,12 @@ def test_settlements_are_stored_and_requested_once(fakes: Fakes, clock: Simulate
     with pytest.warns(DataNotice, match="BTC binance: 21 of 54 payments are missing"):  # as hourly ones
         rows = dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     for exchange in ("binance", "bybit"):
-        found = rows[rows["exchange"] == exchange]
+        result = rows[rows["exchange"] == exchange]
         first, end = (pd.Timestamp(t, tz="UTC").timestamp() for t in ("2026-01-12", "2026-01-15"))
         truth = [p for p in fakes.truth.payments(exchange, "BTC") if first <= p[0] < end]
-        assert found["time"].tolist() == [pd.Timestamp(s, unit="s", tz="UTC") for s, _, _ in truth]
+        assert result["time"].tolist() == [pd.Timestamp(s, unit="s", tz="UTC") for s, _, _ in truth]
         # Two payments 8 h apart end the window: a third gap would confirm that hourly payments ended.
-        assert found["interval_hours"].tolist()[:-2] == [hours for _, hours, _ in truth][:-2]
+        assert result["interval_hours"].tolist()[:-2] == [hours for _, hours, _ in truth][:-2]
     before = _asked(fakes, "fundingRate")
     clock.wait(300)
     with pytest.warns(DataNotice, match="21 of 54 payments are missing"):
@@ -245,7 +245,7 @@ def test_service_responds_during_requests_to_venues(busy, fakes, clock, monkeypa
     local = server.start("venues", venues=["bybit"])
     path = "/funding/settlement?symbol=BTC&start=2026-01-12T00:00:00Z&end=2026-01-13T00:00:00Z"
     assert _get(local, "/funding").status_code == 200
-    told = local.clock()
+    result = local.clock()
     held = fill if busy == "fill" else poll
     held.holding = True
     clock.wait(0 if busy == "fill" else 300)
@@ -257,11 +257,11 @@ def test_service_responds_during_requests_to_venues(busy, fakes, clock, monkeypa
         if busy == "fill":
             clock.wait(300)
         before = len(fakes.log)
-        assert _told_now(local) == told, "the newest state is still that"
+        assert _told_now(local) == result, "the newest state is still that"
         assert len(fakes.log) == before
         if busy == "fill":
             assert _get(local, "/funding").status_code == 200, "the state does not wait for a history"
-            assert _told_now(local) >= told + pd.Timedelta(300, "s")
+            assert _told_now(local) >= result + pd.Timedelta(300, "s")
     finally:
         held.go.set()
         asking.join()

@@ -60,10 +60,10 @@ class Many(Fakes):
 
     def asked(self) -> list[tuple[str, pd.Timestamp]]:
         """Symbols whose open interest was requested, and when."""
-        found = [
+        results = [
             (params["symbol"], at) for _, place, params, at in self.log if place.endswith("/openInterest")
         ]
-        return [(name.removesuffix("USDT"), at) for name, at in found]
+        return [(name.removesuffix("USDT"), at) for name, at in results]
 
 
 @pytest.fixture
@@ -119,8 +119,8 @@ def test_five_minute_polls_leave_no_gap_in_the_ledger(collected, fakes, clock) -
     collector = collected()
     first = clock.utc()
     _minutes(collector, clock, 7)
-    asked = collector.archive.requests()
-    mine = asked[asked["table"] == "oi_history"]
+    ledger = collector.archive.requests()
+    mine = ledger[ledger["table"] == "oi_history"]
     assert len(mine) == len(COINS), "one interval for each symbol, however often it was asked"
     assert mine["answered"].all()
     lasted = Counter((mine["end"] - mine["start"]) / MINUTE)
@@ -147,8 +147,8 @@ def test_refused_contract_loses_its_row_and_busy_venue_ends_the_poll(collected, 
     collector = collected()
     collector.once()
     assert "maintenance" in collector.failed["binance oi_history"]
-    asked = collector.archive.requests()
-    mine = asked[asked["table"] == "oi_history"].set_index("symbol")
+    ledger = collector.archive.requests()
+    mine = ledger[ledger["table"] == "oi_history"].set_index("symbol")
     assert mine["answered"].to_dict() == {"S22": False, "S21": True, "S20": True, "S19": False}
     assert "Invalid symbol" in mine.loc["S22", "error"]
     clock.wait(60)
@@ -249,6 +249,6 @@ def test_observed_payment_overrides_an_interval_stated_earlier() -> None:
     for since, due in ((4 * 60 - 1, 12), (4 * 60 + 1, 16), (6 * 60, 16)):
         time = times.us(EIGHT + since * MINUTE)
         next_payment = times.us(EIGHT.normalize() + pd.Timedelta(due, "h"))
-        told = State(BTC, time, 0.0001, 4.0 if due == 12 else 8.0, 8.0, next_payment=next_payment)
-        hours += [filled.period_h for filled in spacing.fill([told], EIGHT)]
+        result = State(BTC, time, 0.0001, 4.0 if due == 12 else 8.0, 8.0, next_payment=next_payment)
+        hours += [filled.period_h for filled in spacing.fill([result], EIGHT)]
     assert hours == [4.0, 4.0, 4.0]

@@ -130,10 +130,10 @@ def test_every_public_fetcher_has_a_call_in_these_tests() -> None:
 
 
 def test_fetchers_return_rows_or_name_the_table_that_venues_lack(market: Fakes) -> None:
-    found = {name: _call(name, *args, **options) for name, (args, options) in CALLS.items()}
-    assert [name for name, table in found.items() if len(table) == 0] == []
+    results = {name: _call(name, *args, **options) for name, (args, options) in CALLS.items()}
+    assert [name for name, table in results.items() if len(table) == 0] == []
     assert {*SYMBOLS} <= {*dd.instruments(venues="okx")["symbol"]}
-    for name, table in found.items():
+    for name, table in results.items():
         if isinstance(table, pd.DataFrame) and "exchange" in table:
             assert set(table["exchange"]) <= set(VENUES), name
         if isinstance(table, pd.DataFrame) and "symbol" in table:
@@ -159,12 +159,12 @@ def test_the_report_and_quality_are_made_of_what_venues_tell(market: Fakes, tmp_
         else:
             dd.report(["BTC"], window="1d", out=out, venues=FEW, sections=["funding", "options"])
         rates = dd.funding.settlements("BTC", *DAY)
-        found = dd.quality(rates)
+        result = dd.quality(rates)
     text = out.read_text(encoding="utf-8")
     assert "hyperliquid" in text
     assert "BTC smiles on" in text
     assert "(synthetic)" not in text
-    assert len(found) > 0
+    assert len(result) > 0
 
 
 def test_open_interest_history_equals_the_truth(market: Fakes) -> None:
@@ -187,23 +187,25 @@ def test_open_interest_history_equals_the_truth(market: Fakes) -> None:
 def test_order_books_of_all_venues_equal_the_truth(market: Fakes) -> None:
     for exchange, _ in BOOKS:
         rows = _call("orderbook.book", "BTC", exchange)
-        found = {
+        results = {
             side: sorted(zip(part["price_usd"], part["size"].round(9), strict=True))
             for side, part in rows.groupby("side", observed=True)
         }
-        assert found == {"bid": sorted(BIDS), "ask": sorted(ASKS)}, exchange
+        assert results == {"bid": sorted(BIDS), "ask": sorted(ASKS)}, exchange
 
 
 @pytest.mark.parametrize("exchange", ["deribit", "bybit", "binance"])
 def test_option_chains_equal_the_truth(exchange: str, market: Fakes) -> None:
     rows = _call("options.snapshot", "BTC", exchange)
-    asked = [at for name, place, _, at in market.log if name == exchange and (name, place) in chains.CHAINS]
+    requests = [
+        at for name, place, _, at in market.log if name == exchange and (name, place) in chains.CHAINS
+    ]
     truth = {
         (pd.Timestamp(o.expiry, unit="s", tz="UTC"), float(o.strike), {"C": "call", "P": "put"}[o.side]): o
-        for o in chains.options(int(asked[-1].timestamp()))
+        for o in chains.options(int(requests[-1].timestamp()))
     }
-    found = rows.set_index(["expiry", "strike", "side"])
-    assert {*found.index} == {*truth}
-    wanted = [truth[key] for key in found.index]
-    assert found["iv"].tolist() == pytest.approx([o.iv for o in wanted], rel=1e-3)
-    assert found["open_interest"].tolist() == [o.open_interest for o in wanted]
+    result = rows.set_index(["expiry", "strike", "side"])
+    assert {*result.index} == {*truth}
+    expected = [truth[key] for key in result.index]
+    assert result["iv"].tolist() == pytest.approx([o.iv for o in expected], rel=1e-3)
+    assert result["open_interest"].tolist() == [o.open_interest for o in expected]

@@ -72,12 +72,12 @@ def test_ledger_records_files_and_they_are_not_fetched_again(run, bucket, archiv
     for day in ("2024-01-01", "2024-01-02", "2024-01-03"):
         bucket.put_zip(day_file(day), metrics("BTCUSDT", day))
     run("2024-01-01T00:05", "2024-01-03T00:05", names=["oi_history"])
-    asked = archive.requests()
-    assert asked[["table", "exchange", "symbol", "source"]].to_numpy().tolist() == [
+    ledger = archive.requests()
+    assert ledger[["table", "exchange", "symbol", "source"]].to_numpy().tolist() == [
         ["oi_history", "binance", "BTC", "file"]
     ]
     times = [pd.Timestamp(f"2024-01-0{day}T00:05", tz="UTC") for day in (1, 3)]
-    assert asked[["start", "end"]].iloc[0].tolist() == times
+    assert ledger[["start", "end"]].iloc[0].tolist() == times
     assert archive.unanswered("oi_history", "binance", "BTC", *times) == []
     [mark] = [m for name, m in archive.files("oi_history", "binance", "BTC").items() if "01-02" in name]
     assert (mark.name, len(mark.sha256)) == (day_file("2024-01-02").lstrip("/"), 64)
@@ -228,10 +228,10 @@ def test_bvol_is_the_last_value_of_each_hour(run: Any, bucket: Bucket, archive: 
     bucket.put_zip(path, "\n".join([header, *rows]))
     done = run("2026-07-01T01:00", "2026-07-02T01:00", names=["volatility_index_published"])
     assert (done.failed, done.notices) == ([], [])
-    found = archive.read("volatility_index_published", *EVER)
-    assert found["time"].tolist() == list(pd.date_range("2026-07-01T01:00", periods=24, freq="h", tz="UTC"))
-    assert found["index_pct"].tolist() == [40.5 + hour for hour in range(24)]
-    assert set(found["symbol"]) == {"BTC"}
+    result = archive.read("volatility_index_published", *EVER)
+    assert result["time"].tolist() == list(pd.date_range("2026-07-01T01:00", periods=24, freq="h", tz="UTC"))
+    assert result["index_pct"].tolist() == [40.5 + hour for hour in range(24)]
+    assert set(result["symbol"]) == {"BTC"}
     assert run("2026-07-01T01:00", "2026-07-02T01:00", names=["volatility_index_published"]).written == {}
 
 
@@ -355,9 +355,9 @@ def test_bars_that_were_rewritten_correct_prices_and_what_takers_did(run, bucket
     rows = archive.read("volume_taker", *EVER)
     assert rows[["buy_usd", "sell_usd"]].drop_duplicates().to_numpy().tolist() == [[600.0, 400.0]]
     assert rows["time"].iloc[0] == pd.Timestamp("2024-01-01", tz="UTC")
-    said = " ".join(done.notices)
-    assert "744 rows of prices_history were replaced by 720" in said
-    assert "744 rows of volume_taker were replaced by 720" in said
+    message = " ".join(done.notices)
+    assert "744 rows of prices_history were replaced by 720" in message
+    assert "744 rows of volume_taker were replaced by 720" in message
 
 
 def test_rewritten_file_does_not_replace_payments_from_requests(run, bucket, archive) -> None:

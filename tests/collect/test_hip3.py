@@ -71,9 +71,9 @@ def test_dexes_without_a_slug_are_polled_every_five_minutes(
     assert set(rows[rows["symbol"] == "flx:GOLD"]["rate_bps_8h"]) == {1.0}  # 0.0000125 in an hour
     held = archive.read("oi_history", *DAY, symbols=["flx:GOLD"])
     assert set(held["oi_usd"]) == {1000.0}  # 10 coins at 100
-    asked = [params.get("dex") for _, _, params, _ in dexes.log if params["type"] == "metaAndAssetCtxs"]
-    assert (asked.count("flx"), asked.count("mkts")) == (2, 1), "at 10:30 and 10:35, and at 10:31"
-    assert "xyz" not in asked, "it is the venue tradexyz"
+    requests = [params.get("dex") for _, _, params, _ in dexes.log if params["type"] == "metaAndAssetCtxs"]
+    assert (requests.count("flx"), requests.count("mkts")) == (2, 1), "at 10:30 and 10:35, and at 10:31"
+    assert "xyz" not in requests, "it is the venue tradexyz"
 
 
 def test_a_dex_that_the_venue_lists_later_is_polled_from_the_next_hour_on(

@@ -28,11 +28,11 @@ WITH_INVERSE = ("kraken", "okx")  # whose lists are of one contract, and a symbo
 def _truth(symbol: str, start: pd.Timestamp, end: pd.Timestamp, *, of_seconds: bool) -> Counter[Any]:
     """(second or millisecond, symbol, side, USD) of what happened in a half-open window."""
     unit = 1000 if of_seconds else 1
-    found = (
+    result = (
         (event.ms // unit * unit, symbol[:3], "long" if event.is_long else "short", round(event.value))
         for event in lists.liquidated(symbol, start.timestamp(), end.timestamp())
     )
-    return Counter(row for row in found if start.timestamp() <= row[0] / 1000 < end.timestamp())
+    return Counter(row for row in result if start.timestamp() <= row[0] / 1000 < end.timestamp())
 
 
 def _rows(archive: Archive, exchange: str, start: pd.Timestamp, end: pd.Timestamp) -> Counter[Any]:
@@ -52,25 +52,25 @@ def test_backfilled_liquidations_equal_the_truth(exchange, fill, archive, fakes)
     assert done.failed == []
     symbols: tuple[str, ...] = lists.SYMBOLS if exchange in OF_ALL else ("BTC",)
     symbols += (lists.inverse("BTC"),) if exchange in WITH_INVERSE else ()
-    wanted = sum(
+    expected = sum(
         (_truth(symbol, start, end, of_seconds=exchange == "gateio") for symbol in symbols), Counter()
     )
-    assert _rows(archive, exchange, start, end) == wanted
-    assert max(wanted.values()) == 3, "equal fills of one instant are rows of their own"
-    asked = len(fakes.log)
+    assert _rows(archive, exchange, start, end) == expected
+    assert max(expected.values()) == 3, "equal fills of one instant are rows of their own"
+    requests = len(fakes.log)
     fill(TABLE, exchange, start=start, end=end, unconfirmed=True)
     listing = {"/perpetualMarkets", "/markets", "instruments", "/contracts"}
-    again = [place for _, place, _, _ in fakes.log[asked:] if not any(word in place for word in listing)]
+    again = [place for _, place, _, _ in fakes.log[requests:] if not any(word in place for word in listing)]
     assert again == [], "what was answered is not asked again"
 
 
 def test_list_without_a_window_covers_time_from_its_oldest_row(fill: Any, archive: Archive) -> None:
     start, end = pd.Timestamp("2026-01-19T10:30", tz="UTC"), pd.Timestamp("2026-01-20T10:30", tz="UTC")
     done = fill(TABLE, "huobi", start=start, end=end)
-    asked = archive.requests().set_index("answered")
-    whole_from = asked.loc[True, "start"]
-    assert asked.loc[False, "end"] == whole_from
-    assert "the list of the venue begins at" in asked.loc[False, "error"]
+    ledger = archive.requests().set_index("answered")
+    whole_from = ledger.loc[True, "start"]
+    assert ledger.loc[False, "end"] == whole_from
+    assert "the list of the venue begins at" in ledger.loc[False, "error"]
     assert len(done.failed) == 1
     rows = archive.read(TABLE, start, end)
     assert rows["time"].min() == whole_from - pd.Timedelta(1, "us"), "the oldest instant may be cut"
@@ -97,11 +97,11 @@ def test_polls_store_each_liquidation_once_despite_failures(exchange, made, arch
     answered = archive.requests().query("answered and table == @TABLE and end > @start")
     end = answered["end"].min()
     assert end > start + pd.Timedelta("15min")
-    wanted: Counter[Any] = Counter()
+    expected: Counter[Any] = Counter()
     for symbol in lists.SYMBOLS:
-        wanted += _truth(symbol, start, end, of_seconds=exchange == "gateio")
-    assert len(wanted) > 3
-    assert _rows(archive, exchange, start, end) == wanted
+        expected += _truth(symbol, start, end, of_seconds=exchange == "gateio")
+    assert len(expected) > 3
+    assert _rows(archive, exchange, start, end) == expected
 
 
 def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(made: Any, archive: Archive) -> None:
@@ -113,9 +113,9 @@ def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(made: Any, a
     depth = archive.read("orderbook_depth_history", *day).set_index(["exchange", "depth_bps"])
     # The middle is 100.5: 50 bps reach from 99.9975 to 101.0025, and 100 bps no further level.
     assert depth.loc[("binance", 50), ["bid_depth_usd", "ask_depth_usd"]].tolist() == [100.0, 303.0]
-    asked = archive.requests().query("table == 'orderbook_book'")
-    assert asked["answered"].all()
-    assert asked["symbol"].tolist() == ["BTC"] * 3
+    ledger = archive.requests().query("table == 'orderbook_book'")
+    assert ledger["answered"].all()
+    assert ledger["symbol"].tolist() == ["BTC"] * 3
 
 
 def test_unexpected_body_is_stored_and_stops_only_its_table(made, archive, fakes, clock) -> None:
@@ -152,8 +152,8 @@ SIZES = pd.DataFrame(
 
 
 def _events(start: pd.Timestamp, end: pd.Timestamp) -> list[tuple[str, lists.Event]]:
-    found = [(s, e) for s in lists.SYMBOLS for e in lists.liquidated(s, start.timestamp(), end.timestamp())]
-    return sorted(found, key=lambda pair: pair[1].ms)
+    results = [(s, e) for s in lists.SYMBOLS for e in lists.liquidated(s, start.timestamp(), end.timestamp())]
+    return sorted(results, key=lambda pair: pair[1].ms)
 
 
 def _pushed(events: list[tuple[str, lists.Event]], late_ms: int = 0) -> pd.DataFrame:
@@ -175,9 +175,9 @@ def _pushed(events: list[tuple[str, lists.Event]], late_ms: int = 0) -> pd.DataF
 def _hold(archive: Archive, start: pd.Timestamp, end: pd.Timestamp) -> None:
     """Compare stored rows with the truth: each event once, from either path."""
     rows = archive.read(TABLE, start, end)
-    found = sorted(zip(rows["symbol"], rows["side"], rows["quantity"].round(6), strict=True))
+    result = sorted(zip(rows["symbol"], rows["side"], rows["quantity"].round(6), strict=True))
     truth = sorted((s, "long" if e.is_long else "short", float(e.coins)) for s, e in _events(start, end))
-    assert found == truth
+    assert result == truth
 
 
 def test_gap_in_the_stream_is_filled_without_duplicates(fill: Any, archive: Archive) -> None:
@@ -188,8 +188,8 @@ def test_gap_in_the_stream_is_filled_without_duplicates(fill: Any, archive: Arch
         pd.Timestamp(before[-1][1].ms - 300, unit="ms", tz="UTC"),
         pd.Timestamp(after[0][1].ms + 300, unit="ms", tz="UTC"),
     )
-    asked = [LedgerEntry("gateio", None, START, gap.start), LedgerEntry("gateio", None, gap.end, END)]
-    archive.merge(TABLE, _pushed(before + after), requests=asked)
+    entries = [LedgerEntry("gateio", None, START, gap.start), LedgerEntry("gateio", None, gap.end, END)]
+    archive.merge(TABLE, _pushed(before + after), requests=entries)
     fill(TABLE, "gateio")
     assert len(before) > 3
     assert len(after) > 3

@@ -83,8 +83,8 @@ def _of(updates: list[Any], table: str) -> pd.DataFrame:
 
 def test_updates_have_windows_and_break_leaves_no_thread(fakes, clock, monkeypatch) -> None:
     """MEXC blocks this address: one notice, and a gap in each minute; the others continue."""
-    said: list[str] = []
-    monkeypatch.setattr(StatusLine, "show", lambda _, text: said.append(text))
+    messages: list[str] = []
+    monkeypatch.setattr(StatusLine, "show", lambda _, text: messages.append(text))
     fakes.refusals["mexc"] = (451, {}, {})
     names = [*RATES, "prices_history"]
     where: dict[str, Any] = {"clock": clock, "addresses": fakes.addresses}
@@ -97,8 +97,8 @@ def test_updates_have_windows_and_break_leaves_no_thread(fakes, clock, monkeypat
             if min(told.count("kucoin"), told.count("mexc")) == 3:
                 break
     assert _threads() == set()
-    assert re.match(r"1 of 2 venues, \d+ of \d+ requests; waiting for (kucoin|mexc)$", said[0])
-    assert len(said) == 2, "of the first poll of each venue"
+    assert re.match(r"1 of 2 venues, \d+ of \d+ requests; waiting for (kucoin|mexc)$", messages[0])
+    assert len(messages) == 2, "of the first poll of each venue"
     rates = _of(updates, "funding_history").query("exchange == 'kucoin'")
     assert set(rates["symbol"]) == {"BTC"}
     assert rates["rate_bps_8h"].tolist() == pytest.approx([1.0] * len(rates))
@@ -496,13 +496,13 @@ def test_example_of_the_documentation_draws_ten_minutes(monkeypatch) -> None:
     fakes = faked(int(pd.Timestamp("2026-01-21", tz="UTC").timestamp()), clock, monkeypatch)
     text = (Path(__file__).resolve().parents[2] / "docs" / "venues.md").read_text(encoding="utf-8")
     block = text.partition("## Streaming")[2].partition("```python\n")[2].partition("```")[0]
-    told = partial(dd.live, clock=clock, addresses=fakes.addresses)
+    result = partial(dd.live, clock=clock, addresses=fakes.addresses)
     monkeypatch.setattr("derivdata.sources.collect.live_feed.find_spec", lambda _: None)  # polls alone
     drawn: list[object] = []
     line = "from IPython.display import clear_output, display\n"
     assert line in block
     notebook = {"clear_output": lambda wait: None, "display": drawn.append}
-    scope: dict[str, Any] = {"dd": SimpleNamespace(live=told), **notebook}
+    scope: dict[str, Any] = {"dd": SimpleNamespace(live=result), **notebook}
     exec(compile(block.replace(line, ""), "venues.md", "exec"), scope)  # noqa: S102 - a page of ours
     lines = {line.get_label(): line.get_ydata() for line in scope["axes"].get_lines()}
     plt.close(scope["figure"])

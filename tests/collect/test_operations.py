@@ -62,10 +62,10 @@ def test_retention_removes_whole_months_and_their_ledger_entries(archive: Archiv
     rows = archive.read(FUNDING, *EVER)
     assert len(rows) == size
     assert rows["time"].min() == pd.Timestamp("2026-01-10", tz="UTC")
-    asked = [
+    ledger = [
         (f"{row.start:%m-%d}", f"{row.end:%m-%d}", row.answered) for row in archive.requests().itertuples()
     ]
-    assert asked == [("01-10", "01-11", True), ("01-01", "01-02", False)]
+    assert ledger == [("01-10", "01-11", True), ("01-01", "01-02", False)]
     window = archive.unanswered(FUNDING, "okx", "BTC", "2025-12-20", "2025-12-21")
     assert len(window) == 1, "what was dropped reads as not asked"
     assert archive.version != before, "clients must not take their cached answers for these"
@@ -83,13 +83,13 @@ def test_collector_applies_keep_and_does_not_refill_before_it(archive, monkeypat
     clock = EventClock(START)
     fakes = faked(LAST, clock, monkeypatch)
     archive.append(FUNDING, _rates_at("2025-12-20"))
-    asked = [LedgerEntry("okx", None, "2025-12-20", "2025-12-21")]
-    archive.merge("oi_history", archive.read("oi_history", *EVER), requests=asked)
-    found: list[Minute] = []
+    entries = [LedgerEntry("okx", None, "2025-12-20", "2025-12-21")]
+    archive.merge("oi_history", archive.read("oi_history", *EVER), requests=entries)
+    results: list[Minute] = []
 
     def stop_after_two(minute: Minute) -> None:
-        found.append(minute)
-        if len(found) == 2:
+        results.append(minute)
+        if len(results) == 2:
             clock.stop()
 
     options = {"venues": ["okx"], "symbols": ["BTC"], "names": [FUNDING, "funding_settlements"]}
@@ -99,7 +99,7 @@ def test_collector_applies_keep_and_does_not_refill_before_it(archive, monkeypat
     Collector(
         archive, keep=week, since=week, clock=clock, addresses=fakes.addresses, log=stop_after_two, **options
     ).run()  # type: ignore[arg-type]
-    assert [minute.dropped for minute in found] == [len(_rates_at("2025-12-20")), 0], "once a day"
+    assert [minute.dropped for minute in results] == [len(_rates_at("2025-12-20")), 0], "once a day"
     settled = archive.requests().set_index("table").loc[["funding_settlements"], "start"]
     assert settled.min() >= START - week
 
@@ -132,10 +132,10 @@ def test_each_minute_is_logged_as_one_line_of_json_or_text() -> None:
         START, {FUNDING: 1200, "oi_history": 0}, {"okx oi_history": "HTTP 503"}, {"bybit": "HTTP 451"}
     )
     minute.changed, minute.dropped = {"okx instruments": "BTC-USDT-SWAP is no longer listed"}, 7
-    told = json.loads(minute.json())
-    assert told["rows"] == {FUNDING: 1200, "oi_history": 0}
-    assert told["time"] == "2026-01-20 10:30:30+00:00"
-    assert told["dropped"] == 7
+    result = json.loads(minute.json())
+    assert result["rows"] == {FUNDING: 1200, "oi_history": 0}
+    assert result["time"] == "2026-01-20 10:30:30+00:00"
+    assert result["dropped"] == 7
     assert "\n" not in minute.json()
     assert minute.line() == (
         "2026-01-20 10:30:30; 1,200 funding_history; failed: okx oi_history; unavailable: bybit; "
@@ -161,11 +161,11 @@ def test_the_status_line_replaces_itself_on_a_terminal_and_is_silent_elsewhere()
 
 
 def _block(language: str) -> str:
-    found = re.search(
+    result = re.search(
         rf"```{language}\n(.*?)```", (ROOT / "docs" / "venues.md").read_text(encoding="utf-8"), re.DOTALL
     )
-    assert found is not None
-    return found[1]
+    assert result is not None
+    return result[1]
 
 
 def test_documented_systemd_and_docker_commands_parse() -> None:
@@ -210,10 +210,10 @@ def test_systemd_accepts_the_documented_unit(tmp_path: Path) -> None:
 def test_gap_is_longer_than_the_polling_interval(archive, table, minutes, holes) -> None:
     """Deribit's chain comes every five minutes, its rates every minute; a poll's window is of one minute."""
     starts = [FIRST + pd.Timedelta(minute, "min") for minute in minutes]
-    asked = [LedgerEntry("deribit", None, at, at + pd.Timedelta(1, "min")) for at in starts]
-    archive.append(table, tables.TABLES[table].empty(), requests=asked)
-    found = status(archive, FIRST + pd.Timedelta(1, "h"))
-    assert found[["exchange", "table", "holes"]].to_numpy().tolist() == [["deribit", table, holes]]
+    entries = [LedgerEntry("deribit", None, at, at + pd.Timedelta(1, "min")) for at in starts]
+    archive.append(table, tables.TABLES[table].empty(), requests=entries)
+    result = status(archive, FIRST + pd.Timedelta(1, "h"))
+    assert result[["exchange", "table", "holes"]].to_numpy().tolist() == [["deribit", table, holes]]
 
 
 @pytest.mark.parametrize(
@@ -236,12 +236,12 @@ def test_consecutive_polls_are_one_ledger_entry(archive, monkeypatch, polled, sp
         at = FIRST + pd.Timedelta(minute, "min") + pd.Timedelta(5, "s")
         empty = {"options_snapshot": tables.TABLES["options_snapshot"].empty()}
         collector._write([Poll("deribit", at, frames=empty)])
-    asked = archive.requests()
-    new = asked[asked["start"] >= FIRST]
+    ledger = archive.requests()
+    new = ledger[ledger["start"] >= FIRST]
     minutes = [((w.start - FIRST) / MINUTE, (w.end - FIRST) / MINUTE) for w in new.itertuples()]
     assert minutes == spans
-    found = status(archive, FIRST + pd.Timedelta(1, "h"))
-    assert found["holes"].tolist() == [holes]
+    result = status(archive, FIRST + pd.Timedelta(1, "h"))
+    assert result["holes"].tolist() == [holes]
     gaps = archive.unanswered("options_snapshot", "deribit", None, FIRST, FIRST + pd.Timedelta(30, "min"))
     assert len(gaps) == holes
 

@@ -212,8 +212,8 @@ def test_contract_without_payments_is_accepted_if_another_has_payments(
     monkeypatch.setattr(fakes, "payments", payments)
     done = fill(FUNDING, "bybit")
     assert len(done.failed) == failed, done.failed
-    asked = archive.requests().set_index("symbol")["answered"]
-    assert asked.to_dict() == {"BTC": failed == 0, "ETH": failed == 0}
+    ledger = archive.requests().set_index("symbol")["answered"]
+    assert ledger.to_dict() == {"BTC": failed == 0, "ETH": failed == 0}
     assert _rows(archive, FUNDING) == (0 if failed else _truth(fakes, "bybit", FUNDING) // 2)
 
 
@@ -306,8 +306,8 @@ def test_open_interest_of_single_requests_is_compared_with_the_last_poll(archive
     assert len(before)
     pd.testing.assert_frame_equal(archive.read("oi_history"), before)
     assert "figures" in " ".join(collector.failed)
-    asked = archive.requests()
-    refused = asked.loc[(asked["table"] == "oi_history") & ~asked["answered"]]
+    ledger = archive.requests()
+    refused = ledger.loc[(ledger["table"] == "oi_history") & ~ledger["answered"]]
     assert set(refused["symbol"]) == {"BTC", "ETH"}
     assert refused["error"].str.contains("omitted").all()
     fakes.altered.clear()
@@ -328,8 +328,8 @@ def test_response_of_another_day_is_not_a_current_poll(days, archive, fakes, clo
     collector = Collector(archive, venues=["binance"], symbols=(), clock=clock, addresses=fakes.addresses)
     collector.once()
     assert "expected a current row at 2026-02-01T00:30" in collector.failed["binance funding_history"]
-    asked = archive.requests()
-    assert not asked.loc[asked["table"] == "funding_history", "answered"].any()
+    ledger = archive.requests()
+    assert not ledger.loc[ledger["table"] == "funding_history", "answered"].any()
 
 
 def test_impossible_rows_fail_their_venue_only(archive, fakes, clock) -> None:
@@ -340,8 +340,8 @@ def test_impossible_rows_fail_their_venue_only(archive, fakes, clock) -> None:
     collector.once()
     assert "control or invisible characters" in collector.failed["binance funding_history"]
     assert archive.exchanges("funding_history") == ("bybit",)
-    asked = archive.requests()
-    answered = asked[asked["table"] == "funding_history"].groupby("exchange")["answered"].all()
+    ledger = archive.requests()
+    answered = ledger[ledger["table"] == "funding_history"].groupby("exchange")["answered"].all()
     assert answered.to_dict() == {"binance": False, "bybit": True}
 
 
@@ -362,8 +362,8 @@ def test_changed_contract_identity_needs_a_second_list(
     before, doubted = Instrument("X", "X", "USDT", 1.0), dict[str, Instrument]()
     for again in (False, True):
         told = Records(instruments=[before._replace(**changed)])
-        found = hold_list(Records(instruments=[before]), told, doubted)
-        assert found == (([], held) if again and held else (held, news))
+        result = hold_list(Records(instruments=[before]), told, doubted)
+        assert result == (([], held) if again and held else (held, news))
         assert (told.instruments == [before]) is (not changed or bool(held and not again))
 
 
@@ -407,9 +407,9 @@ def test_largest_recorded_moves_are_accepted(title: str) -> None:
     polls = LastPolls("venue")
     for minute, value in enumerate(path):
         usual = {"oi_coins": None, "index_price": value if figure == "mark" else 100.0, "last": 100.0}
-        told = _state(**(usual | {figure: value}))
-        assert polls.hold([told], pd.Timestamp("2022-05-12", tz="UTC") + pd.Timedelta(minute, "min")) == (
-            [told],
+        result = _state(**(usual | {figure: value}))
+        assert polls.hold([result], pd.Timestamp("2022-05-12", tz="UTC") + pd.Timedelta(minute, "min")) == (
+            [result],
             {},
             [],
         ), minute

@@ -61,8 +61,8 @@ def test_taker_volume_history_equals_the_truth(fill, archive, venue, step) -> No
     rows = archive.read("volume_taker", start, END)
     times = pd.date_range(start, END, freq=step, inclusive="left")
     assert rows["time"].tolist() == times.tolist()
-    wanted = [taken("BTC", int(time.timestamp())) for time in times]
-    np.testing.assert_allclose(rows[["buy_usd", "sell_usd"]].to_numpy(), wanted, rtol=1e-9)
+    expected = [taken("BTC", int(time.timestamp())) for time in times]
+    np.testing.assert_allclose(rows[["buy_usd", "sell_usd"]].to_numpy(), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_option_history_equals_the_truth(fill, archive, fakes, table, venue) -> 
     assert [
         (time.timestamp() * 1000, value) for time, value in zip(rows["time"], rows[column], strict=True)
     ] == (wanted(start))
-    asked = len(fakes.log)
+    requests = len(fakes.log)
     assert fill(table, venue, start=start).written == {}
     lists = {"/public/get_instruments", "/fapi/v1/exchangeInfo", "/dapi/v1/exchangeInfo"}
-    assert {place for _, place, _, _ in fakes.log[asked:]} <= lists
+    assert {place for _, place, _, _ in fakes.log[requests:]} <= lists
 
 
 def test_collector_polls_option_trades_if_the_table_is_chosen(archive, fakes, clock) -> None:
@@ -152,10 +152,10 @@ def test_collector_polls_option_trades_if_the_table_is_chosen(archive, fakes, cl
     assert collect("options_trades") == {"options_trades": 200}
     rows = archive.read("options_trades", END, END + HOUR, symbols=["BTC"])
     assert set(rows["size"]) == {30 * 0.01}
-    asked = archive.requests().query("table == 'options_trades' and symbol == 'BTC'").sort_values("start")
-    assert asked["start"].tolist() == rows["time"].iloc[[0, 100]].tolist()
+    ledger = archive.requests().query("table == 'options_trades' and symbol == 'BTC'").sort_values("start")
+    assert ledger["start"].tolist() == rows["time"].iloc[[0, 100]].tolist()
     (gap,) = archive.unanswered("options_trades", "okx", "BTC", rows["time"].iloc[0], rows["time"].iloc[-1])
-    assert gap == (asked["end"].iloc[0], rows["time"].iloc[100])
+    assert gap == (ledger["end"].iloc[0], rows["time"].iloc[100])
 
 
 def test_hour_without_shorts_has_no_ratio_and_other_rows_stay() -> None:

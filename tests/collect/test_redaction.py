@@ -24,11 +24,11 @@ from derivdata.sources.collect.checking import REDACTED, redacted
 )
 def test_redaction_removes_addresses_keys_and_accounts(text: str) -> None:
     for body in (text.encode(), json.dumps({"msg": text}).encode()):
-        found, removed = redacted(body)
-        assert REDACTED in json.dumps(found)
+        result, removed = redacted(body)
+        assert REDACTED in json.dumps(result)
         assert removed == ["an address, a key or an account in a text was removed"]
         secret = max(text.split(), key=len)
-        assert secret not in json.dumps(found)
+        assert secret not in json.dumps(result)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_redaction_removes_addresses_keys_and_accounts(text: str) -> None:
     ],
 )
 def test_redaction_removes_fields_about_users_and_traders(row: dict[str, Any]) -> None:
-    found, removed = redacted(json.dumps({"data": [row]}).encode())
-    assert [*found["data"][0].values()] == [REDACTED]
+    result, removed = redacted(json.dumps({"data": [row]}).encode())
+    assert [*result["data"][0].values()] == [REDACTED]
     assert removed == [f"{next(iter(row))} was removed"]
 
 
@@ -73,11 +73,11 @@ def test_redaction_preserves_numbers_contracts_and_times() -> None:
 
 
 def test_long_lists_and_pages_are_shortened_and_reported() -> None:
-    found, removed = redacted(json.dumps([{"n": number} for number in range(30)]).encode())
-    assert found == [{"n": number} for number in range(20)]
+    result, removed = redacted(json.dumps([{"n": number} for number in range(30)]).encode())
+    assert result == [{"n": number} for number in range(20)]
     assert removed == ["a list of 30 rows was truncated to 20"]
-    found, removed = redacted(b"<html>" + b"a b " * 1000)
-    assert len(found) == 2000
+    result, removed = redacted(b"<html>" + b"a b " * 1000)
+    assert len(result) == 2000
     assert removed == ["a text of 4006 characters was truncated"]
     twice = json.dumps({"a": "1.2.3.4 and 5.6.7.8"}).encode()
     assert redacted(twice)[1] == ["an address, a key or an account in a text was removed (2 times)"]

@@ -55,29 +55,29 @@ def collected(refilling: Any, threads: Any) -> Callable[..., list[Minute]]:
     """Return a function that collects for some minutes and returns the result of each."""
 
     def run(minutes: int, *venues: str, **options: Any) -> list[Minute]:
-        found: list[Minute] = []
+        results: list[Minute] = []
 
         def count(minute: Minute) -> None:
-            found.append(minute)
-            if len(found) == minutes:
+            results.append(minute)
+            if len(results) == minutes:
                 threads.clock.stop()
 
         refilling(*venues, clock=threads.clock, log=count, **options).run()
-        return found
+        return results
 
     return run
 
 
 def test_slow_refill_does_not_delay_polls(collected: Any, threads: Fakes) -> None:
     threads.delays["bybit/v5/market/funding/history"] = 300.0
-    found = collected(24, "bybit", "okx", symbols=["BTC", "ETH"])
-    began = [minute.time.floor("min") for minute in found]
-    assert [late - early for early, late in pairwise(began)] == [pd.Timedelta(60, "s")] * (len(found) - 1)
-    assert all(minute.rows["funding_history"] == 4 for minute in found), "both venues, both contracts"
-    asked = [at for exchange, place, _, at in threads.log if place.endswith("funding/history")]
-    assert found[3].time < asked[0] < asked[1] < found[-1].time, "the refill was under way"
-    counted = [minute.time for minute in found if minute.rows.get("funding_settlements")]
-    assert counted[0] < asked[1] < counted[-1], "okx's is counted when it is done, and bybit's when it is"
+    result = collected(24, "bybit", "okx", symbols=["BTC", "ETH"])
+    began = [minute.time.floor("min") for minute in result]
+    assert [late - early for early, late in pairwise(began)] == [pd.Timedelta(60, "s")] * (len(result) - 1)
+    assert all(minute.rows["funding_history"] == 4 for minute in result), "both venues, both contracts"
+    requests = [at for exchange, place, _, at in threads.log if place.endswith("funding/history")]
+    assert result[3].time < requests[0] < requests[1] < result[-1].time, "the refill was under way"
+    counted = [minute.time for minute in result if minute.rows.get("funding_settlements")]
+    assert counted[0] < requests[1] < counted[-1], "okx's is counted when it is done, and bybit's when it is"
 
 
 def test_hanging_history_of_a_venue_does_not_delay_the_others(refilling, archive, fakes, clock) -> None:
@@ -108,15 +108,15 @@ def test_hanging_history_of_a_venue_does_not_delay_the_others(refilling, archive
 
 
 def _is_refilled(archive: Archive, exchange: str) -> bool:
-    asked = archive.requests()
-    mine = asked[(asked["exchange"] == exchange) & (asked["symbol"] == "BTC") & asked["answered"]]
+    ledger = archive.requests()
+    mine = ledger[(ledger["exchange"] == exchange) & (ledger["symbol"] == "BTC") & ledger["answered"]]
     return set(mine["table"]) >= {"funding_settlements"}
 
 
 def test_finished_refill_is_counted_and_the_next_starts_at_the_hour(collected, archive, threads) -> None:
-    found = collected(6, "hyperliquid")
+    result = collected(6, "hyperliquid")
     written = [
-        (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in found if "funding_settlements" in m.rows
+        (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in result if "funding_settlements" in m.rows
     ]
     assert written == [("11:00", 7 * 24 + 1), ("11:03", 1)], "a week with both its ends, then one hour"
     hour = pd.Timestamp("2026-01-20T11:00:00", tz="UTC")
@@ -144,9 +144,9 @@ def test_unexpected_error_in_a_refill_is_reported_and_polls_continue(collected, 
         raise KeyError("fundingTime")
 
     monkeypatch.setattr(collecting, "backfill", broken)
-    found = collected(8, "bybit")
-    assert len(found) == 8
-    assert "bybit: KeyError('fundingTime')" in [text for minute in found for text in minute.failed.values()]
+    result = collected(8, "bybit")
+    assert len(result) == 8
+    assert "bybit: KeyError('fundingTime')" in [text for minute in result for text in minute.failed.values()]
 
 
 def test_late_payment_is_requested_again(fill, archive, fakes, clock) -> None:
@@ -162,8 +162,8 @@ def test_late_payment_is_requested_again(fill, archive, fakes, clock) -> None:
 def test_refused_history_is_reported_with_the_poll(collected: Any, threads: Fakes) -> None:
     truth = threads.truth.payments
     threads.truth.payments = lambda *a: [(s, h, float("nan")) for s, h, _ in truth(*a)]  # type: ignore[method-assign]
-    found = collected(6, "bybit")
-    told = [text for minute in found for part, text in minute.failed.items() if part.startswith("history")]
+    result = collected(6, "bybit")
+    told = [text for minute in result for part, text in minute.failed.items() if part.startswith("history")]
     assert any("bybit funding_settlements BTC: /v5/market/funding/history: 'nan'" in text for text in told)
 
 
@@ -214,12 +214,12 @@ def test_stop_is_noticed_without_a_wait_between_requests(fakes: Fakes, clock: Si
     fakes.delays["bybit"] = 30.0
     session = VenueSession(VENUES["bybit"], clock, address=fakes.addresses["bybit"])
     list_contracts(session)
-    asked = len(fakes.log)
+    requests = len(fakes.log)
     clock.wait(3600)
     clock.stop()
     with pytest.raises(Stopped):
         list_contracts(session)
-    assert len(fakes.log) == asked
+    assert len(fakes.log) == requests
 
 
 def test_requests_of_many_threads_are_spaced_by_the_rate_limit() -> None:

@@ -157,20 +157,20 @@ def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(strea
     stream, _ = streams("bybit", [first, second], 1)
     windows = []
     span = [pd.Timestamp(MS + ms, unit="ms", tz="UTC") for ms in (0, 60_000)]
-    found = archive.read("liquidations_fills", *span)
+    result = archive.read("liquidations_fills", *span)
     deadline = time.monotonic() + 60
-    while len(found) < 27 and time.monotonic() < deadline:
+    while len(result) < 27 and time.monotonic() < deadline:
         rows, covered, _ = stream.drain()
         windows += covered
         requests = [LedgerEntry("bybit", None, *window) for window in covered]
         archive.merge("liquidations_fills", rows["liquidations_fills"], requests=requests)
-        found = archive.read("liquidations_fills", *span)
+        result = archive.read("liquidations_fills", *span)
         time.sleep(0.05)
     told = [truth[number] for number in range(30) if not 12 <= number < 15]
     stamps = [pd.Timestamp(ms, unit="ms", tz="UTC") for ms, _, _ in told]
-    assert found["time"].tolist() == stamps
-    assert found["side"].tolist() == ["long" if side == "Buy" else "short" for _, side, _ in told]
-    assert found["value_usd"].tolist() == [50_000.0 * coins for *_, coins in told]
+    assert result["time"].tolist() == stamps
+    assert result["side"].tolist() == ["long" if side == "Buy" else "short" for _, side, _ in told]
+    assert result["value_usd"].tolist() == [50_000.0 * coins for *_, coins in told]
     assert any(late.start > early.end for early, late in pairwise(windows)), (
         "it was not listened to all the time"
     )
@@ -328,11 +328,11 @@ def test_invalid_row_is_omitted_and_breaks_the_window(streams: Any) -> None:
 
 def test_the_headers_of_a_venue_are_sent_with_the_handshake() -> None:
     """Gate cuts sizes to whole contracts without it (gate-api 7.2.161)."""
-    told: list[str | None] = []
+    messages: list[str | None] = []
 
     def handle(socket: ServerConnection) -> None:
         assert socket.request is not None
-        told.append(socket.request.headers.get("X-Gate-Size-Decimal"))
+        messages.append(socket.request.headers.get("X-Gate-Size-Decimal"))
 
     server = serve(handle, "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -341,10 +341,10 @@ def test_the_headers_of_a_venue_are_sent_with_the_handshake() -> None:
     address = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
     stream = VenueStream(venue, venue.stream, lambda: ([BTC], {}), MachineClock(), address=address)
     stream.start()
-    _until(lambda: told)
+    _until(lambda: messages)
     stream.stop()
     server.shutdown()
-    assert told[0] == "1"
+    assert messages[0] == "1"
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def number(value: Any) -> float | None:
 def unit(value: Any) -> int | None:
     """Return the ticks per second of a time's unit, None if the value is not a time."""
     amount = number(value)
-    found = [] if amount is None else [unit for unit in _UNITS if _FIRST * unit < amount < _NEVER * unit]
-    return found[0] if found else None
+    result = [] if amount is None else [unit for unit in _UNITS if _FIRST * unit < amount < _NEVER * unit]
+    return result[0] if result else None
 
 
 def times_of(row: Row) -> list[Any]:
@@ -352,9 +352,9 @@ def fill(
             names=[history.table],
             unconfirmed=True,
         )
-    said = done.notices + [str(notice.message) for notice in notices]
+    messages = done.notices + [str(notice.message) for notice in notices]
     return done.failed + [
-        text for text in said if "not confirmed: " not in text and "no confirmed" not in text
+        text for text in messages if "not confirmed: " not in text and "no confirmed" not in text
     ]
 
 
@@ -413,7 +413,7 @@ def new_fakes(patch: pytest.MonkeyPatch) -> tuple[Fakes, SimulatedClock]:
 
 def test_altered_histories_are_detected_or_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most one change in twenty is undetected, and each of these is listed with its reason."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for history in HISTORIES:
         folder = tmp_path / history.venue
         folder.mkdir()
@@ -426,8 +426,8 @@ def test_altered_histories_are_detected_or_listed(tmp_path: Path, monkeypatch: p
             copied = folder / str(number)
             shutil.copytree(folder / "stored", copied)
             name = f"{history.venue} {history.table}: {title}"
-            found[name] = outcome(history, change, copied, *new_fakes(monkeypatch), true)
-    made = {title: kind for title, kind in found.items() if kind != "unfit"}
+            results[name] = outcome(history, change, copied, *new_fakes(monkeypatch), true)
+    made = {title: kind for title, kind in results.items() if kind != "unfit"}
     silent = [title for title, kind in made.items() if kind == "silent"]
     assert len(made) >= 100
     assert silent == list(SILENT)

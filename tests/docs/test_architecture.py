@@ -18,7 +18,7 @@ def test_diagram_has_every_layer_in_order() -> None:
     for layer in layers[1:]:  # __main__ is the command line
         names = [name.strip() for name in layer.split("|")]
         column = r"(?:^ |  |· ){}(?=  | ·|$)"  # a word of its own, not one in a description
-        found = [re.search(column.format(name), picture, flags=re.M) for name in names]
-        assert all(found), layer
-        places.append(min(match.start() for match in found if match))
+        results = [re.search(column.format(name), picture, flags=re.M) for name in names]
+        assert all(results), layer
+        places.append(min(match.start() for match in results if match))
     assert places == sorted(places)

@@ -41,8 +41,8 @@ def examples(name: str) -> Iterator[doctest.DocTest]:
     for public in module.__all__:
         value = getattr(module, public)
         if callable(value):
-            found = finder.find(value, f"{name}.{public}".strip("."), globs={})
-            yield from (test for test in found if test.examples)
+            result = finder.find(value, f"{name}.{public}".strip("."), globs={})
+            yield from (test for test in result if test.examples)
 
 
 CASES = [(name, test) for name in SHOWN for test in examples(name)]
@@ -58,12 +58,12 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.parametrize("test", [test for _, test in CASES], ids=[test.name for _, test in CASES])
 def test_example_runs_as_shown(test: doctest.DocTest, names: dict[str, Any]) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     test.globs = names
     with warnings.catch_warnings(), pd.option_context("display.width", 120):
         warnings.simplefilter("ignore", dd.errors.DataNotice)
-        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append, clear_globs=False)
-    assert not said, "".join(said)
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=messages.append, clear_globs=False)
+    assert not messages, "".join(messages)
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -50,8 +50,8 @@ def test_each_format_loses_what_the_table_states(monkeypatch: pytest.MonkeyPatch
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     page = importlib.import_module("formats_page")
     try:
-        found = page.losses()
+        result = page.losses()
     finally:
         sys.modules.pop("formats_page", None)
     expected = pd.DataFrame.from_dict(EXPECTED, orient="index", columns=KINDS)
-    pd.testing.assert_frame_equal(found, expected)
+    pd.testing.assert_frame_equal(result, expected)

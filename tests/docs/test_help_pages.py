@@ -29,8 +29,8 @@ def literals(node: ast.AST) -> Iterator[str]:
 def quoted(page: str) -> list[str]:
     """Quotes in the first column of the tables, except names of errors and statuses."""
     cells = re.findall(r"^\| (`.+?) \|", page, flags=re.M)
-    found = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
-    return [text for text in found if not re.fullmatch(r"HTTP \d+|\w+(Error|Recorded)", text)]
+    results = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
+    return [text for text in results if not re.fullmatch(r"HTTP \d+|\w+(Error|Recorded)", text)]
 
 
 def test_every_message_and_error_of_the_troubleshooting_page_is_in_the_sources() -> None:

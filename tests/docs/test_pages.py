@@ -45,9 +45,9 @@ def blocks(page: Path) -> list[Block]:
     """The blocks of a page that are to be run."""
     text = page.read_text(encoding="utf-8")
     return [
-        Block(found["code"], text.count("\n", 0, found.start("code")) + 1)
-        for found in _FENCE.finditer(text)
-        if not found["before"].startswith(_NOT_RUN)
+        Block(result["code"], text.count("\n", 0, result.start("code")) + 1)
+        for result in _FENCE.finditer(text)
+        if not result["before"].startswith(_NOT_RUN)
     ]
 
 
@@ -87,10 +87,10 @@ def run(block: Block, page: Path, names: dict[str, Any]) -> None:
             return
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         session = doctest.DocTestParser().get_doctest(code, names, page.stem, str(page), block.line - 1)
-        said: list[str] = []
-        doctest.DocTestRunner(optionflags=flags).run(session, out=said.append, clear_globs=False)
+        messages: list[str] = []
+        doctest.DocTestRunner(optionflags=flags).run(session, out=messages.append, clear_globs=False)
     names |= session.globs
-    assert not said, "".join(said)
+    assert not messages, "".join(messages)
 
 
 @pytest.mark.parametrize("page", RUN, ids=[page.stem for page in RUN])

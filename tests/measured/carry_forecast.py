@@ -63,7 +63,7 @@ def forecasts(panel: xr.DataArray) -> pd.DataFrame:
 def scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Return root mean square error, Winkler score [bps] and coverage by method and period."""
     names = list(dict.fromkeys(column[0] for column in frame.columns if isinstance(column, tuple)))
-    found = []
+    results = []
     for period, (start, end) in _PERIODS.items():
         part = frame[(frame["time"] >= start) & (frame["time"] < end)]
         outcome = part["outcome"]
@@ -71,7 +71,7 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
             mean, low, high = (part[name, figure] for figure in ("mean", "low", "high"))
             # Winkler (1972): the width, plus 2/α per unit by which the outcome is outside
             beyond = np.maximum(low - outcome, 0.0) + np.maximum(outcome - high, 0.0)
-            found.append(
+            results.append(
                 {
                     "period": period,
                     "method": name,
@@ -79,7 +79,7 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
                     **_errors(outcome, mean, low, high),
                 }
             )
-    return pd.DataFrame(found)
+    return pd.DataFrame(results)
 
 
 def _errors(outcome: Any, mean: Any, low: Any, high: Any) -> dict[str, float]:
@@ -95,7 +95,7 @@ def by_history(panel: xr.DataArray) -> pd.DataFrame:
     Decided every four weeks on past days only; the venues are those of the longest history.
     """
     known = panel.notnull().any("symbol").sum("time").to_series().sort_values(ascending=False, kind="stable")
-    found = []
+    results = []
     for hold in HOLDS:
         history = summed_history(panel, hold, "8h")
         plan, amounts = history.plan, history.amounts.transpose("symbol", "exchange", "time")
@@ -110,14 +110,14 @@ def by_history(panel: xr.DataArray) -> pd.DataFrame:
             mean, low, high, outcome = np.concatenate(parts, axis=1)
             if not outcome.size:
                 continue
-            found.append(
+            results.append(
                 {
                     "hold": hold, "days": days or "all", "venues": len(venues),
                     **_errors(outcome, mean, low, high),
                     "zero": float(np.sqrt((outcome**2).mean())), "widest": float((high - low).max()),
                 }
             )  # fmt: skip
-    return pd.DataFrame(found)
+    return pd.DataFrame(results)
 
 
 def by_pair(panel: xr.DataArray) -> pd.DataFrame:
@@ -125,7 +125,7 @@ def by_pair(panel: xr.DataArray) -> pd.DataFrame:
 
     Decided every twelve weeks, before 2023 (where the degrees of freedom were chosen) and after.
     """
-    found = []
+    results = []
     for hold in HOLDS:
         history = summed_history(panel, hold, "8h")
         amounts = history.amounts.transpose("symbol", "exchange", "time")
@@ -140,8 +140,8 @@ def by_pair(panel: xr.DataArray) -> pd.DataFrame:
                 chosen = decisions[((decisions >= cut) == late) & (decisions >= 3 * (days or 0))]
                 past = None if days is None else 3 * days
                 _, low, high, came = _rows_of(both, history.plan, chosen, past)
-                found += [(late, days or "all", hold, one) for one in (low <= came) & (came <= high)]
-    frame = pd.DataFrame(found, columns=["from 2023", "days", "hold", "covered"])
+                results += [(late, days or "all", hold, one) for one in (low <= came) & (came <= high)]
+    frame = pd.DataFrame(results, columns=["from 2023", "days", "hold", "covered"])
     return frame.groupby(["from 2023", "days", "hold"])["covered"].agg(["mean", "size"]).unstack("hold")
 
 

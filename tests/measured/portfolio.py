@@ -51,8 +51,8 @@ def walked(fee_bps: float, **limits: Any) -> tuple[xr.Dataset, xr.Dataset]:
     """Return the sizes of every week and their backtest, on a million USD."""
     marks = recorded_marks()
     paid = recorded_funding().sel(exchange=marks["exchange"].to_numpy(), time=slice("2023", None))
-    found = funding.forecast_history(paid, hold="7d", fee_bps=fee_bps, prices=marks, every="7d")
-    sizes = funding.portfolio(found, marks, capital=1e6, start="2023-07-01", **limits)
+    result = funding.forecast_history(paid, hold="7d", fee_bps=fee_bps, prices=marks, every="7d")
+    sizes = funding.portfolio(result, marks, capital=1e6, start="2023-07-01", **limits)
     since = paid.sel(time=slice(sizes["time"].to_numpy()[0], None))
     costs = backtest.Costs(fee_bps=fee_bps)
     return sizes, backtest.carry(since, backtest.Portfolio(sizes), costs, prices=marks, transfer_every="1d")

@@ -122,17 +122,17 @@ def is_number(value: Any) -> bool:
 
 def rows_of(body: Body) -> list[list[dict[str, Any]]]:
     """Return the lists of rows of a body, at any depth."""
-    found: list[list[dict[str, Any]]] = []
+    results: list[list[dict[str, Any]]] = []
 
     def walk(value: Any) -> None:
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            found.append(value)
+            results.append(value)
         if isinstance(value, dict | list):
             for item in value.values() if isinstance(value, dict) else value:
                 walk(item)
 
     walk(body)
-    return found
+    return results
 
 
 # Scopes: which cells of a column change.

@@ -226,7 +226,7 @@ def prices(margin: str, parameters: dict[str, str]) -> Body:
 @functools.cache
 def chains() -> list[tuple[str, pd.Timestamp, list[Body]]]:
     """Return symbol, time and options of each recorded chain of Deribit."""
-    found = []
+    results = []
     folder = shared_path("data/options_deribit_2026")
     for file in sorted(folder.glob("*.csv")):
         for symbol, frame in pd.read_csv(file).groupby("currency"):
@@ -249,7 +249,7 @@ def chains() -> list[tuple[str, pd.Timestamp, list[Body]]]:
                 }
                 for row in frame.itertuples()
             ]
-            found.append((str(symbol), pd.Timestamp(frame["timestamp"].iloc[0]), options))
+            results.append((str(symbol), pd.Timestamp(frame["timestamp"].iloc[0]), options))
     frame = pd.read_csv(shared_path("data/options_deribit_2025/deribit_btc_options.csv"))
     expiries = pd.to_datetime(frame["expiry_date"], format="%d%b%y") + pd.Timedelta(8, "h")
     options = [
@@ -268,8 +268,8 @@ def chains() -> list[tuple[str, pd.Timestamp, list[Body]]]:
         }
         for row, expiry in zip(frame.itertuples(), expiries, strict=True)
     ]
-    found.append(("BTC", pd.Timestamp("2025-12-05T01:10", tz="UTC"), options))
-    return found
+    results.append(("BTC", pd.Timestamp("2025-12-05T01:10", tz="UTC"), options))
+    return results
 
 
 def _number(value: float) -> float | None:

@@ -139,10 +139,10 @@ def _appended(archive: Archive, symbol: str, holder: int) -> bool:
     try:
         return archive.append(FUNDING, rates([symbol], ["okx"])) == 96
     except ArchiveError as problem:
-        said = str(problem)
+        message = str(problem)
     # It may have been stopped in the time before it wrote down who it is.
     told = rf"process ({holder}|unknown) has held the writer's lock for over 0\.05 s. Nothing was written"
-    assert re.search(told, said), said
+    assert re.search(told, message), message
     return False
 
 
@@ -166,9 +166,9 @@ def test_full_disk_raises_one_clear_error_and_loses_nothing(
                 break
             except ArchiveError as problem:
                 refused += 1
-                told = str(problem)
-        assert "No space left on device" in told
-        there = "the rows were written, but" in told
+                message = str(problem)
+        assert "No space left on device" in message
+        there = "the rows were written, but" in message
         unconfirmed += there
         names += [f"S{at}"] * there
         for seen in (archive, open_archive(tmp_path / "x")):

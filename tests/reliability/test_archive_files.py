@@ -174,9 +174,9 @@ def test_foreign_file_is_ignored_or_raises_one_clear_error(archive: Archive, cas
 def small(folder: Path) -> Archive:
     """Return an archive with two months, a corrected hour, and a ledger."""
     made = open_archive(folder)
-    asked = LedgerEntry("okx", "BTC", "2026-01-31T22:00", "2026-02-01T02:00")
+    entry = LedgerEntry("okx", "BTC", "2026-01-31T22:00", "2026-02-01T02:00")
     hours = rates(["BTC", "ETH"], ["okx"], hours=4, start=pd.Timestamp("2026-01-31T22:00", tz="UTC"))
-    made.append(FUNDING, hours, requests=[asked])
+    made.append(FUNDING, hours, requests=[entry])
     made.delete(FUNDING, {"symbol": "ETH"}, start="2026-02-01T01:00", reason="twice")
     return made
 
@@ -195,13 +195,13 @@ READS: dict[str, Callable[[Archive], Any]] = {
 
 def answers(folder: Path, names: Iterable[str]) -> dict[str, Any]:
     """Return the result of each read; None if it raises."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name in names:
         try:
-            found[name] = READS[name](open_archive(folder, create=False))
+            results[name] = READS[name](open_archive(folder, create=False))
         except ArchiveError:
-            found[name] = None
-    return found
+            results[name] = None
+    return results
 
 
 DAMAGES: dict[str, Callable[[bytes, int], bytes]] = {
@@ -231,11 +231,11 @@ def test_every_damaged_byte_is_rejected_or_harmless(tmp_path: Path, measured: Me
             (copy / name).unlink()
             (copy / name).write_bytes(DAMAGES[damage](good, at))
             reads = list(READS)[:2] if ledger and step > 1 else READS
-            found = answers(copy, reads)
-            for read, value in found.items():
+            result = answers(copy, reads)
+            for read, value in result.items():
                 assert value in (None, expected[read]), (name, at, read)
-            assert None in found.values(), (name, at)
-            refused += list(found.values()).count(None)
+            assert None in result.values(), (name, at)
+            refused += list(result.values()).count(None)
             tried += 1
             shutil.rmtree(copy)
     measured(PROMISE, f"{tried:,} bytes of a small archive {damage}: {refused:,} reads refused, 0 wrong")
@@ -245,18 +245,18 @@ def test_flipped_byte_is_detected_before_a_merge(archive: Archive, tmp_path: Pat
     later = rates(["BTC", "ETH"], ["okx"], start=pd.Timestamp("2026-02-20", tz="UTC"), hours=24)
     name = max(archive.path.rglob("*.parquet")).relative_to(archive.path)
     good, whole = (archive.path / name).read_bytes(), pd.concat([rates(["BTC", "ETH"], ["okx"]), later])
-    told = []
+    messages = []
     for at in range(4, len(good), 151):
         copy = open_archive(shutil.copytree(archive.path, tmp_path / str(at)))
         (copy.path / name).write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
         try:
             copy.append(FUNDING, later)
         except ArchiveError as problem:
-            told.append(str(problem))
+            messages.append(str(problem))
         else:
             pd.testing.assert_frame_equal(read(copy), tables.TABLES["funding_history"].conform(whole))
-    assert len(told) > 10
-    assert all(str(name) in each and "is damaged" in each for each in told)
+    assert len(messages) > 10
+    assert all(str(name) in each and "is damaged" in each for each in messages)
 
 
 @pytest.mark.parametrize("name", [".lock", ".archive.json.new"])
@@ -333,10 +333,10 @@ def test_an_older_file_without_a_column_that_may_be_missing_is_read_and_merged(
     version(monkeypatch, archive, older, totals("aevo").drop(columns="symbol_count"))
     for venue in ("bybit", "okx"):
         archive.append(NOW.name, totals(venue))
-    found = read_totals(archive)
-    assert found["exchange"].tolist() == ["aevo"] * 2 + ["bybit"] * 2 + ["okx"] * 2
-    assert found["symbol_count"].fillna(-1).tolist() == [-1, -1, 1, 2, 1, 2]
-    assert found["total_oi_usd"].tolist() == [5.0, 6.0] * 3
+    result = read_totals(archive)
+    assert result["exchange"].tolist() == ["aevo"] * 2 + ["bybit"] * 2 + ["okx"] * 2
+    assert result["symbol_count"].fillna(-1).tolist() == [-1, -1, 1, 2, 1, 2]
+    assert result["total_oi_usd"].tolist() == [5.0, 6.0] * 3
 
 
 @pytest.mark.parametrize("appends", [0, 2])
@@ -349,9 +349,9 @@ def test_an_older_file_with_a_column_of_another_kind_is_read(
     version(monkeypatch, archive, older, totals("aevo", symbol_count=[3.0, float("nan")]))
     for venue in ("bybit", "okx")[:appends]:
         archive.append(NOW.name, totals(venue))
-    found = read_totals(archive)
-    assert found["symbol_count"].fillna(-1).tolist() == [3, -1] + [1, 2] * appends
-    assert found["symbol_count"].dtype == "Int64"
+    result = read_totals(archive)
+    assert result["symbol_count"].fillna(-1).tolist() == [3, -1] + [1, 2] * appends
+    assert result["symbol_count"].dtype == "Int64"
 
 
 def test_incompatible_older_file_is_named_and_kept(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,9 +385,9 @@ def test_column_of_a_newer_version_survives_appends(
     for venue in ("bybit", "okx", "woo"):
         assert archive.append(NOW.name, totals(venue)) == 2
         assert archive.append(NOW.name, totals("aevo")) == 0
-    found = read_totals(archive)
-    assert found["exchange"].tolist() == [name for name in ("aevo", "bybit", "okx", "woo") for _ in TIMES]
-    assert "fee_usd" not in found
+    result = read_totals(archive)
+    assert result["exchange"].tolist() == [name for name in ("aevo", "bybit", "okx", "woo") for _ in TIMES]
+    assert "fee_usd" not in result
     with monkeypatch.context() as patch:
         patch.setitem(tables.TABLES, NOW.name, newer)
         later = read_totals(archive)

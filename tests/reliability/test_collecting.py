@@ -151,11 +151,11 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
     """One archive whose writer is killed repeatedly: acknowledged rows are present once."""
     kills, venues = count(6, 100), ["okx", "hyperliquid"]
     folder, end = tmp_path / "market", FIRST.ceil("h") + pd.Timedelta(count(3, 12), "h")
-    found = json.loads(finished(KILLED, folder, kills, " ".join(venues), FIRST, end, 12, "{}", seconds=3000))
+    result = json.loads(finished(KILLED, folder, kills, " ".join(venues), FIRST, end, 12, "{}", seconds=3000))
     archive = open_archive(folder)
-    keys = _hold_acknowledged(archive, found["told"], end)
+    keys = _hold_acknowledged(archive, result["told"], end)
     assert keys
-    clock = EventClock(pd.Timestamp(found["start"]))
+    clock = EventClock(pd.Timestamp(result["start"]))
     fakes = faked(int(end.timestamp()) + 86_400, clock, monkeypatch)
     last = max(clock.utc().ceil("h"), FIRST.ceil("h")) + pd.Timedelta(70, "min")
     fakes.outages["okx"] = (last - pd.Timedelta(60, "min"), last - pd.Timedelta(20, "min"))
@@ -172,7 +172,7 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
     assert {str(path.relative_to(folder)) for path in folder.glob("*/*/*")} == named, "nothing is left over"
     measured(
         "killed: collector",
-        f"{kills} kills, {len(found['told']):,} appends of {keys:,} rows acknowledged: 0 damaged, 0 lost, "
+        f"{kills} kills, {len(result['told']):,} appends of {keys:,} rows acknowledged: 0 damaged, 0 lost, "
         "0 double, every gap that the histories give back was filled",
     )
 
@@ -191,10 +191,10 @@ def test_hostile_venue_does_not_affect_the_others(
     )
     troubled = json.dumps({"window": [str(first), str(over)], "symbols": symbols})
     arguments = " ".join(venues), start, end, count(9, 150), troubled
-    found = json.loads(finished(KILLED, folder, kills, *arguments, seconds=3000))
+    result = json.loads(finished(KILLED, folder, kills, *arguments, seconds=3000))
     archive = open_archive(folder)
-    _hold_acknowledged(archive, found["told"], end)
-    again = pd.Timestamp(found["start"])
+    _hold_acknowledged(archive, result["told"], end)
+    again = pd.Timestamp(result["start"])
     assert again < over
     for until in (over, end):  # and a restart, which asks again for payments that were refused
         clock = EventClock(again)
@@ -316,11 +316,11 @@ def test_dexes_of_hyperliquid_are_venues_whose_month_and_minute_are_the_truth(
     assert fill("funding_settlements", *venues, unconfirmed=True).failed == []
     hours = (end - start) // pd.Timedelta(1, "h")
     assert hold_settlements(archive, fakes, venues, start, end) == len(venues) * len(SYMBOLS) * hours
-    asked = [params["coin"] for name, _, params, _ in fakes.log if "coin" in params and name == "tradexyz"]
-    assert set(asked) == {"xyz:BTC", "xyz:ETH"}
+    requests = [params["coin"] for name, _, params, _ in fakes.log if "coin" in params and name == "tradexyz"]
+    assert set(requests) == {"xyz:BTC", "xyz:ETH"}
     running = EventClock(DAY + pd.Timedelta("10:30:30"))
-    told = faked(LAST, running, monkeypatch)
-    minutes = collect_until(archive, told, running, running.utc() + 8 * MINUTE, venues, unconfirmed=True)
+    result = faked(LAST, running, monkeypatch)
+    minutes = collect_until(archive, result, running, running.utc() + 8 * MINUTE, venues, unconfirmed=True)
     assert [minute.failed for minute in minutes] == [{}] * len(minutes)
     assert hold_minutes(archive, venues, DAY, DAY + pd.Timedelta(1, "D")) > 0
     # Lists of contracts and dexes delay the first polls; then every venue is polled each minute.
@@ -335,9 +335,9 @@ def test_a_venue_whose_clock_is_20_s_ahead_keeps_its_stamps(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running, ahead = EventClock(DAY + pd.Timedelta("10:30:30")), pd.Timedelta(20, "s")
-    told = faked(LAST, running, monkeypatch)
-    told.skews = {"okx": ahead}
-    minutes = collect_until(archive, told, running, running.utc() + 4 * MINUTE, ["okx"])
+    result = faked(LAST, running, monkeypatch)
+    result.skews = {"okx": ahead}
+    minutes = collect_until(archive, result, running, running.utc() + 4 * MINUTE, ["okx"])
     rows = archive.read("funding_history", DAY, DAY + pd.Timedelta(1, "D"))
     stamps = rows.loc[rows["symbol"] == "BTC", "time"] - ahead
     polled = [minute.time.floor("min") for minute in minutes if minute.rows]
@@ -359,8 +359,8 @@ def test_payments_made_late_bear_the_hour_within_a_minute_and_their_own_stamp_af
         for second, hours, rate in fakes.truth.payments(exchange, "BTC")
         if DAY.timestamp() - 86_400 <= second < DAY.timestamp() + 2 * 86_400
     ]
-    wanted = [pd.Timestamp(second, unit="s", tz="UTC") for second, *_ in truth]
-    assert rows["time"].dt.floor("min").tolist() == wanted
+    expected = [pd.Timestamp(second, unit="s", tz="UTC") for second, *_ in truth]
+    assert rows["time"].dt.floor("min").tolist() == expected
     assert rows["interval_hours"].tolist() == [hours for _, hours, _ in truth]
     assert rows["rate_bps_8h"].tolist() == pytest.approx([bps for *_, bps in truth], abs=1e-9)
 

@@ -218,9 +218,9 @@ def test_times_of_any_zone_unit_and_type_give_the_same_result(name: str) -> None
     for change in chosen:
         changed = {argument: _changed(value, change) for argument, value in arguments.items()}
         given = arguments | {argument: value for argument, value in changed.items() if value is not None}
-        found = _comparable(function(name)(**given))
+        result = _comparable(function(name)(**given))
         try:
-            _assert_equal(found, expected)
+            _assert_equal(result, expected)
         except AssertionError as other:
             raise AssertionError(f"{name} with times in {change}") from other
 
@@ -275,9 +275,9 @@ def test_arguments_whose_example_has_no_time_take_times_of_any_zone_and_type(nam
         given = example | {"start": "6h"} if argument == "end" and "start" in example else example
         expected = _comparable(function(name)(**given | {argument: time}))
         for change in _chosen([*SINGLE], name, 5, 2):
-            found = _comparable(function(name)(**given | {argument: _changed(time, change)}))
+            result = _comparable(function(name)(**given | {argument: _changed(time, change)}))
             try:
-                _assert_equal(found, expected)
+                _assert_equal(result, expected)
             except AssertionError as other:
                 raise AssertionError(f"{name}: {argument} as {change}") from other
 

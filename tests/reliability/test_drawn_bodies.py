@@ -129,14 +129,14 @@ def outcome(told: Told, kind: Kind, seed: int) -> str:
         return "unfit"
     if body == true:
         return "unfit"
-    found = told.outcome(lambda changed, _: changed.update({"$": body}))
-    if found in ("seen", "same"):
-        return "detected" if found == "seen" else "harmless"
+    result = told.outcome(lambda changed, _: changed.update({"$": body}))
+    if result in ("seen", "same"):
+        return "detected" if result == "seen" else "harmless"
     try:
-        said = notices(told, body) - notices(told, true)
+        messages = notices(told, body) - notices(told, true)
     except DerivdataError:
         return "detected"
-    return "detected" if said else "silent"
+    return "detected" if messages else "silent"
 
 
 def drawn_names(rng: random.Random) -> list[str]:

@@ -85,36 +85,36 @@ def honest(address: str, calls: Mapping[str, Call]) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_API_KEY", KEY)
         dd.connect(address, cache="off")
-        found = {name: call() for name, call in calls.items()}
+        results = {name: call() for name, call in calls.items()}
         dd.disconnect()
-    return found
+    return results
 
 
 @pytest.fixture(scope="module")
 def truth(faulty: str) -> dict[str, Any]:
-    found = honest(faulty, CALLS)
-    assert all(len(table) for table in found.values())
-    return found
+    result = honest(faulty, CALLS)
+    assert all(len(table) for table in result.values())
+    return result
 
 
 def outcomes(truth: dict[str, Any]) -> dict[str, list[str]]:
     """The fetchers by what became of them: right, wrong, the class of an error of ours, or what else came."""
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
 
     def one(name: str, call: Call) -> None:
         try:
             table = call()
         except errors.DerivdataError as error:
-            found.append((type(error).__name__, name))
+            results.append((type(error).__name__, name))
         except BaseException as error:  # whatever it is, it is what must not happen
-            found.append((f"untyped: {error!r}", name))
+            results.append((f"untyped: {error!r}", name))
         else:
-            found.append(("wrong" if differs(table, truth[name]) else "right", name))
+            results.append(("wrong" if differs(table, truth[name]) else "right", name))
 
     calls = list(CALLS.items())
     in_threads(THREADS, lambda number: [one(*each) for each in calls[number::THREADS]])
-    kinds = dict(found)
-    return {kind: sorted(name for said, name in found if said == kind) for kind in kinds}
+    kinds = dict(results)
+    return {kind: sorted(name for said, name in results if said == kind) for kind in kinds}
 
 
 def test_every_fetcher_is_called() -> None:
@@ -129,10 +129,10 @@ def test_every_fetcher_returns_a_complete_table_or_raises(
     rounds, tally = count(1, 40), Counter[str]()
     for round_ in range(rounds):
         use(f"any=0.5:{round_}", cache="off", limits=TWO)
-        found = outcomes(truth)
+        result = outcomes(truth)
         allowed = {"right", *(kind.__name__ for kind in LASTING.values())}
-        assert set(found) <= allowed, {kind: names for kind, names in found.items() if kind not in allowed}
-        tally.update({kind: len(names) for kind, names in found.items()})
+        assert set(result) <= allowed, {kind: names for kind, names in result.items() if kind not in allowed}
+        tally.update({kind: len(names) for kind, names in result.items()})
     total, right = tally.total(), tally["right"]
     assert total == rounds * len(CALLS)
     assert min(right, total - right) > total / 10
@@ -160,9 +160,9 @@ HOUR = pd.Timedelta(1, "h")
 @pytest.fixture(scope="module")
 def whole(faulty: str) -> dict[str, pd.DataFrame]:
     """Open interest of the whole span, one request for each symbol."""
-    found = honest(faulty, {symbol: partial(dd.oi.history, symbol, END - SPAN, END) for symbol in SYMBOLS})
-    assert all(len(frame) > 5000 for frame in found.values())
-    return found
+    result = honest(faulty, {symbol: partial(dd.oi.history, symbol, END - SPAN, END) for symbol in SYMBOLS})
+    assert all(len(frame) > 5000 for frame in result.values())
+    return result
 
 
 def windows(calls: int) -> list[tuple[str, pd.Timestamp, pd.Timestamp]]:
@@ -175,20 +175,20 @@ def windows(calls: int) -> list[tuple[str, pd.Timestamp, pd.Timestamp]]:
 
 def asked(calls: list[tuple[str, pd.Timestamp, pd.Timestamp]], whole: dict[str, pd.DataFrame]) -> list[str]:
     """Outcome of each call, by 16 threads: right, wrong, typed, or forbidden."""
-    found = [""] * len(calls)
+    result = [""] * len(calls)
 
     def one(number: int, symbol: str, start: pd.Timestamp, end: pd.Timestamp) -> None:
         stored = whole[symbol]
         expected = stored[(stored["time"] >= start) & (stored["time"] < end)].reset_index(drop=True)
         try:
-            found[number] = "right" if dd.oi.history(symbol, start, end).equals(expected) else "wrong"
+            result[number] = "right" if dd.oi.history(symbol, start, end).equals(expected) else "wrong"
         except errors.DerivdataError:
-            found[number] = "typed"
+            result[number] = "typed"
         except BaseException as error:
-            found[number] = f"untyped: {error!r}"
+            result[number] = f"untyped: {error!r}"
 
     in_threads(MANY, lambda n: [one(k, *calls[k]) for k in range(n, len(calls), MANY)])
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
@@ -209,12 +209,12 @@ def test_no_result_is_wrong_and_failure_rate_is_that_of_five_tries(
     measured: Measured,
 ) -> None:
     """Five tries fail in 0.24 % of the calls at 30 %, in 17 % at 70 %; a second pass reads only the cache."""
-    wanted = windows(calls)
+    expected = windows(calls)
     use(plan)
-    first = asked(wanted, whole)
+    first = asked(expected, whole)
     assert {*first} <= {"right", "typed"}
     right = first.count("right")
     assert least <= right / calls <= most
     use(plan, offline=True)
-    assert asked(wanted, whole) == first
+    assert asked(expected, whole) == first
     measured(promise, f"{calls:,} calls: {right:,} right, {calls - right} typed errors, 0 wrong, 0 untyped")

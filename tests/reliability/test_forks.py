@@ -56,8 +56,8 @@ def test_every_process_and_thread_gets_its_own_responses(
     kind: str, server: Server, tmp_path: Path, measured: Measured
 ) -> None:
     requests = count(200, 2000)
-    found = run("pool", kind, server.url, requests, tmp_path)
-    assert found == {"right": requests, "cached": requests}
+    result = run("pool", kind, server.url, requests, tmp_path)
+    assert result == {"right": requests, "cached": requests}
     measured(
         "forked processes", f"{requests:,} requests of one kind of pool, all right, now and from the cache"
     )
@@ -68,8 +68,8 @@ def test_a_forked_child_reaches_the_service_in_its_parent(
     kind: str, tmp_path: Path, measured: Measured
 ) -> None:
     requests = count(24, 700)
-    found = run("pool", kind, "sample", requests, tmp_path)
-    assert found["right"] == requests
+    result = run("pool", kind, "sample", requests, tmp_path)
+    assert result["right"] == requests
     measured("forked processes", f"{requests} requests to a service in the parent, all right")
 
 
@@ -81,8 +81,8 @@ def test_child_of_a_stopped_service_gets_a_clear_error(how: str, tmp_path: Path)
 
 
 def test_responses_of_forked_children_are_recorded(server: Server, tmp_path: Path) -> None:
-    found = run("recorded", "fork", server.url, 0, tmp_path)
-    assert found == {"again": [f"/echo/{n}" for n in range(11)], "answers": 11, "files": []}
+    result = run("recorded", "fork", server.url, 0, tmp_path)
+    assert result == {"again": [f"/echo/{n}" for n in range(11)], "answers": 11, "files": []}
 
 
 def test_child_that_outlives_the_recording_warns_once(server: Server, tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_child_that_outlives_the_recording_warns_once(server: Server, tmp_path: 
 def test_forks_during_any_operation_work(server: Server, tmp_path: Path, measured: Measured) -> None:
     """Three threads fetch and record, so locks are held and files half written at the fork."""
     forks = count(16, 400)
-    found = run("restless", "fork", server.url, forks, tmp_path)
-    assert found == {"children": forks, "wrong": [], "recorded": True, "files": []}
+    result = run("restless", "fork", server.url, forks, tmp_path)
+    assert result == {"children": forks, "wrong": [], "recorded": True, "files": []}
     measured("forked processes", f"{forks} forks while 3 threads fetch and record: 0 hang, 0 wrong")
 
 
@@ -131,8 +131,8 @@ print(json.dumps(found))
 
 
 def test_a_fork_while_families_are_imported_for_the_first_time(server: Server) -> None:
-    found = json.loads(finished(FIRST_TOUCH, server.url))
-    assert found == [f"/echo/{n}" for n in range(4)]
+    result = json.loads(finished(FIRST_TOUCH, server.url))
+    assert result == [f"/echo/{n}" for n in range(4)]
 
 
 def test_replay_and_venue_session_work_in_children(server: Server, tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_replay_and_venue_session_work_in_children(server: Server, tmp_path: Pat
 
 
 def test_child_of_a_process_connected_to_venues_asks_the_parent(tmp_path: Path) -> None:
-    found = run("venues", "fork", "venues", 0, tmp_path)
-    assert len(found["truth"]) == 24, "a payment an hour on that day"
-    for first, rates, then in found["told"]:
-        assert first == found["before"]
-        assert rates == pytest.approx(found["truth"])
+    result = run("venues", "fork", "venues", 0, tmp_path)
+    assert len(result["truth"]) == 24, "a payment an hour on that day"
+    for first, rates, then in result["told"]:
+        assert first == result["before"]
+        assert rates == pytest.approx(result["truth"])
         assert pd.Timestamp(then) >= pd.Timestamp(first) + pd.Timedelta(5, "min"), "the parent has asked anew"

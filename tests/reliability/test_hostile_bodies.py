@@ -118,14 +118,14 @@ def answered(asked: Asked) -> Reply:
 def test_hostile_bodies_raise_typed_errors_in_little_memory(tmp_path: Path, measured: Measured) -> None:
     with serving(answered) as server:
         said = finished(CLIENT, server.url, tmp_path, json.dumps(list(BODIES)))
-    found = [json.loads(line) for line in said.splitlines()]
-    assert [name for name, *_ in found] == list(BODIES)
-    for name, said, extra in found:
+    results = [json.loads(line) for line in said.splitlines()]
+    assert [name for name, *_ in results] == list(BODIES)
+    for name, said, extra in results:
         for one in said:
             assert one.startswith(("SchemaError", "NetworkError")), (name, said)
             assert "/funding: " in one, (name, said)
         assert extra < 64, name
-    most = max(extra for _, _, extra in found)
+    most = max(extra for _, _, extra in results)
     measured(
-        "hostile bodies", f"{len(found)} bodies: each a typed error, at most {most:.0f} MiB of extra memory"
+        "hostile bodies", f"{len(results)} bodies: each a typed error, at most {most:.0f} MiB of extra memory"
     )

@@ -66,20 +66,20 @@ def test_interrupts_at_random_instants_leave_nothing_locked_or_wrong(
         try:
             alarm.armed = True
             signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, longest))
-            found = fetched(n % 20)
+            result = fetched(n % 20)
             alarm.armed = False
         except KeyboardInterrupt:
             interrupted += 1
         else:
-            pd.testing.assert_frame_equal(found, right[n % 20])
+            pd.testing.assert_frame_equal(result, right[n % 20])
     assert interrupted > calls / 10
     after: list[pd.DataFrame] = []
     last = threading.Thread(target=lambda: after.extend(fetched(n) for n in range(20)), daemon=True)
     last.start()
     last.join(timeout=HANGS_SECONDS)
     assert not last.is_alive(), "a fetch hangs"
-    for found, expected in zip(after, right, strict=True):
-        pd.testing.assert_frame_equal(found, expected)
+    for result, expected in zip(after, right, strict=True):
+        pd.testing.assert_frame_equal(result, expected)
     measured(
         "interrupts", f"cache {cache}: {calls} fetches, {interrupted} interrupted: 0 hang, 0 wrong afterwards"
     )

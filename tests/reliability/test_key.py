@@ -135,6 +135,6 @@ def test_key_does_not_leak_into_nine_places(
     assert len(places) == 9
     assert all(places.values()), {place for place, held in places.items() if not held}
     assert other.asked
-    found = {place: held.count(KEY.encode()) for place, held in places.items()}
-    assert not any(found.values()), found
+    results = {place: held.count(KEY.encode()) for place, held in places.items()}
+    assert not any(results.values()), results
     measured("the key", "9 places after one kind of failure: 0 occurrences")

@@ -80,8 +80,8 @@ def test_a_killed_cache_writer_leaves_whole_records(tmp_path: Path, measured: Me
     for kill, said in enumerate(acknowledged):
         # One record more may be whole: the writer was killed before it acknowledged it.
         bodies = {f"k{n}": random.Random(f"{kill} {n}").randbytes(200_000) for n in range(said + 1)}
-        found = kept(tmp_path / f"{kill}" / "s")
-        assert found in (bodies, {key: bodies[key] for key in list(bodies)[:said]})
+        result = kept(tmp_path / f"{kill}" / "s")
+        assert result in (bodies, {key: bodies[key] for key in list(bodies)[:said]})
     assert len(set(acknowledged)) > 1, "the moments differed"
     measured("killed: cache", f"{kills} kills, {sum(acknowledged):,} records acknowledged: 0 damaged, 0 lost")
 

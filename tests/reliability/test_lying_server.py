@@ -73,12 +73,12 @@ def only(condition: Callable[[Body], object], change: Change) -> Change:
 
 def rows_of(body: Body) -> list[Body]:
     """The objects that a response's lists hold, at any depth."""
-    found: list[Body] = []
+    results: list[Body] = []
 
     def walk(value: Any, *, row: bool) -> None:
         if isinstance(value, dict):
             if row and not any(isinstance(v, list) and v and isinstance(v[0], dict) for v in value.values()):
-                found.append(value)
+                results.append(value)
             for item in value.values():
                 walk(item, row=False)
         elif isinstance(value, list):
@@ -86,7 +86,7 @@ def rows_of(body: Body) -> list[Body]:
                 walk(item, row=True)
 
     walk(body, row=False)
-    return found
+    return results
 
 
 def series_of(body: Body) -> Body:
@@ -101,9 +101,9 @@ STAMPS = ("timestamp", "t", "date", "hour")
 
 
 def stamped(body: Body) -> list[Body]:
-    found = [row for row in rows_of(body) if any(isinstance(row.get(n), str) for n in STAMPS)]
-    need(found)
-    return found
+    results = [row for row in rows_of(body) if any(isinstance(row.get(n), str) for n in STAMPS)]
+    need(results)
+    return results
 
 
 def shift(row: Body, days: float) -> None:
@@ -257,9 +257,9 @@ def beside_the_hour(body: Body, query: Body) -> None:
 def other_unit_from(field: str, factor: float, start: float, body: Body, query: Body) -> None:
     """Multiply a field from a point of the window on."""
     for rows in lists_of(body, query).values():
-        found = [row for row in rows if isinstance(row.get(field), int | float)]
-        need(len(found) > 12 and len({str(row.get("exchange")) for row in found}) == 1)
-        for row in found[int(start * len(found)) :]:
+        results = [row for row in rows if isinstance(row.get(field), int | float)]
+        need(len(results) > 12 and len({str(row.get("exchange")) for row in results}) == 1)
+        for row in results[int(start * len(results)) :]:
             row[field] *= factor
 
 
@@ -379,9 +379,9 @@ def other_range(body: Body, query: Body) -> None:
 
 def each(field: str, change: Callable[[Any], Any], body: Body, query: Body, *, every: int = 1) -> None:
     """Change a field of each row, or of every second row and so on."""
-    found = [row for row in rows_of(body) if isinstance(row.get(field), int | float)]
-    need(found)
-    for row in found[::every]:
+    results = [row for row in rows_of(body) if isinstance(row.get(field), int | float)]
+    need(results)
+    for row in results[::every]:
         row[field] = change(row[field])
 
 
@@ -389,13 +389,13 @@ def rows_at(body: Body, query: Body) -> list[list[Body]]:
     """Return lists of rows with times; for tables whose response has a resolution."""
     need("resolution" in body and "success" not in body and "snapshots" not in body)
     lists = [value for value in [*body.values(), *series_values(body)] if isinstance(value, list)]
-    found = [rows for rows in lists if len(rows) > 3 and isinstance(rows[0], dict)]
-    need(found)
-    for rows in found:
+    results = [rows for rows in lists if len(rows) > 3 and isinstance(rows[0], dict)]
+    need(results)
+    for rows in results:
         need(any(isinstance(rows[0].get(n), str) for n in STAMPS))
         need(len({str(r.get("exchange")) for r in rows}) == 1)
         need(len({str(r.get("expiry")) for r in rows}) == 1)
-    return found
+    return results
 
 
 def series_values(body: Body) -> list[Any]:
@@ -486,17 +486,17 @@ def late_orders(body: Body, query: Body) -> None:
 def exchanged(one: str, other: str, body: Body, query: Body) -> None:
     """Two fields of each row, or two lists, take each other's place."""
     rows = [body] if one in body and other in body else rows_of(body)
-    found = [row for row in rows if row.get(one) is not None and row.get(other) is not None]
-    need(found)
-    for row in found:
+    results = [row for row in rows if row.get(one) is not None and row.get(other) is not None]
+    need(results)
+    for row in results:
         row[one], row[other] = row[other], row[one]
 
 
 def neighbours(field: str, body: Body, query: Body) -> None:
-    found = [row for row in rows_of(body) if isinstance(row.get(field), int | float)]
-    need(len(found) > 1)
-    values = [row[field] for row in found]
-    for row, value in zip(found, values[1:] + values[:1], strict=True):
+    results = [row for row in rows_of(body) if isinstance(row.get(field), int | float)]
+    need(len(results) > 1)
+    values = [row[field] for row in results]
+    for row, value in zip(results, values[1:] + values[:1], strict=True):
         row[field] = value
 
 
@@ -1009,8 +1009,8 @@ def server(upstream: Liar) -> Iterator[str]:
 
 def fetch(name: str) -> Any:
     family, function = name.split(".")
-    found = getattr(getattr(dd, family), function)(**CALLS[name])
-    return next(found) if name == "liquidations.poll" else found
+    result = getattr(getattr(dd, family), function)(**CALLS[name])
+    return next(result) if name == "liquidations.poll" else result
 
 
 def outcome(name: str) -> tuple[Any, SchemaError | None, list[str]]:
@@ -1098,11 +1098,11 @@ def test_false_response_is_not_cached(
     monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
     refused = [title for title, lie in LIES.items() if lie.rule and lie.rule not in NOTICES]
     read = [LIES[title] for title in refused if (name, title) not in UNREAD]
-    told = next((lie for lie in read if fits(lie, name, upstream)), None)
-    if told is None:
+    result = next((lie for lie in read if fits(lie, name, upstream)), None)
+    if result is None:
         pytest.skip("no lie about this answer is an error")
     monkeypatch.setattr(SESSION, "connection", opened(server, paced=False, cache="refresh"))
-    upstream.change = told.change
+    upstream.change = result.change
     assert outcome(name)[1] is not None
     upstream.change, before = None, len(upstream.paths)
     monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
@@ -1190,11 +1190,11 @@ class Place(NamedTuple):
 
 def places(body: Body) -> list[Place]:
     """Every field of a response once, in the second row of each list and the first part of each map."""
-    found: dict[str, Place] = {}
+    results: dict[str, Place] = {}
     for place in every_place(body, (), ()):
-        if place.field not in found or not at(body, found[place.field].steps):  # a zero has no other size
-            found[place.field] = place
-    return list(found.values())
+        if place.field not in results or not at(body, results[place.field].steps):  # a zero has no other size
+            results[place.field] = place
+    return list(results.values())
 
 
 def every_place(value: Any, steps: tuple[str | int, ...], names: tuple[str, ...]) -> Iterator[Place]:
@@ -1227,20 +1227,20 @@ def changes_of(body: Body, place: Place) -> dict[str, Change]:
             "again": lambda b, _: at(b, place.steps).insert(0, value[0]),
             "drop": lambda b, _: at(b, place.steps).pop(),
         }
-    found: dict[str, Change] = {"drop": lambda b, _: at(b, place.steps[:-1]).pop(last)}
+    results: dict[str, Change] = {"drop": lambda b, _: at(b, place.steps[:-1]).pop(last)}
     if (other := neighbour(body, place)) is not None:
         theirs = at(body, other)
-        found["swap"] = lambda b, _: put(put(b, place.steps, theirs), other, value)
+        results["swap"] = lambda b, _: put(put(b, place.steps, theirs), other, value)
     number = as_number(value)
     if isinstance(value, bool):
-        found["-1"] = lambda b, _: put(b, place.steps, not value)
+        results["-1"] = lambda b, _: put(b, place.steps, not value)
     elif number is None:
-        found["shift"] = lambda b, _: put(b, place.steps, moved(value))
+        results["shift"] = lambda b, _: put(b, place.steps, moved(value))
     elif number:
         for name, factor in FACTORS.items():
             changed = type(number)(number * factor)
-            found[name] = partial(lambda b, _, new: put(b, place.steps, new), new=type(value)(changed))
-    return found
+            results[name] = partial(lambda b, _, new: put(b, place.steps, new), new=type(value)(changed))
+    return results
 
 
 def put(body: Body, steps: tuple[str | int, ...], value: Any) -> Body:
@@ -1330,11 +1330,11 @@ def test_most_changed_fields_are_detected(liar: Liar, measured: Measured) -> Non
             fields.setdefault(f"{name} {where}", set()).add(lie)
     blind = [field for field, lies in fields.items() if lies <= set(UNSEEN.get(field, "").split())]
     assert len(blind) <= MAX_BLIND * len(fields)
-    told = sum(map(len, fields.values()))
+    result = sum(map(len, fields.values()))
     unseen = sum(len(changes.split()) for changes in UNSEEN.values())
     measured(
         "lying server",
-        f"{len(LIES)} lies: 0 tables from a contradiction, 0 kept; {told} changes of {len(fields)} fields: "
+        f"{len(LIES)} lies: 0 tables from a contradiction, 0 kept; {result} changes of {len(fields)} fields: "
         f"{unseen} unseen, {len(blind)} fields blind",
     )
     assert set(UNSEEN) <= set(fields)

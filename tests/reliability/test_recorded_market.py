@@ -91,7 +91,7 @@ def test_recorded_rates_have_notices_of_a_feed_that_stood_still(api: RecordedApi
     recorded = Snapshots()
     api.body = recorded.history
     rng = np.random.default_rng(_SEED)
-    found: set[str] = set()
+    result: set[str] = set()
     for _ in range(400 * DRAWS):
         start, end = drawn_window(
             rng, "2026-08-09T21:00", "2026-08-16T00:00", [6, 9, 12, 24, 36, 48, 72, 120]
@@ -106,8 +106,8 @@ def test_recorded_rates_have_notices_of_a_feed_that_stood_still(api: RecordedApi
             resolution=resolution,
         )
         # Snapshots of the first days are up to 69 minutes apart
-        found |= {text for text in notices(call) if not text.startswith("off the resolution")}
-    assert found == {*STALE}
+        result |= {text for text in notices(call) if not text.startswith("off the resolution")}
+    assert result == {*STALE}
 
 
 def test_recorded_snapshots_have_no_notice(api: RecordedApi) -> None:
@@ -175,8 +175,8 @@ def test_recorded_chains_have_no_notice(has_prices: bool, api: RecordedApi) -> N
         }
         rows = [{name: value for name, value in option.items() if name in names} for option in options]
         api.body = partial(same, {"symbol": symbol, "exchange": "deribit", "instruments": rows})
-        chain, found = fetched(partial(dd.options.snapshot, symbol, "deribit"))
-        assert found == set(), (symbol, time)
+        chain, result = fetched(partial(dd.options.snapshot, symbol, "deribit"))
+        assert result == set(), (symbol, time)
         assert [*size_doubts(chain)] == []
 
 
@@ -185,8 +185,8 @@ def test_recorded_liquidations_have_no_notice(api: RecordedApi) -> None:
     orders = recorded_market.liquidations()
     api.body = lambda parameters: {"events": orders[-int(parameters["limit"]) :]}
     for limit in (100, 500, 2243):
-        events, found = fetched(partial(dd.liquidations.events, limit=limit))
-        assert {text for text in found if "more orders may exist" not in text} == set()
+        events, result = fetched(partial(dd.liquidations.events, limit=limit))
+        assert {text for text in result if "more orders may exist" not in text} == set()
         assert len(events) == limit
         assert [*size_doubts(events)] == []
 

@@ -165,7 +165,7 @@ def test_64_concurrent_clients_get_correct_responses(
     in_threads(64, client)
     recovered, grown = served.well(), served.mib() - before
     assert set(statuses) == {200, 400, 404}
-    assert all(len(found) == 1 for found in hashes.values()), "one request, two answers"
+    assert all(len(result) == 1 for result in hashes.values()), "one request, two answers"
     for path in random.Random(0).sample(sorted(hashes), min(count(40, 400), len(hashes))):
         right = quiet(path)
         assert hashes[path] == {(right.status_code, hashlib.sha256(right.content).hexdigest())}, path
@@ -214,13 +214,13 @@ def status_of(answer: bytes) -> int:
 
 def test_oversized_and_broken_requests_are_refused(served: Served, measured: Measured) -> None:
     before = served.mib()
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for name, sent in OVERSIZED.items():
-        found[name] = status_of(served.raw(sent, seconds=2))
+        results[name] = status_of(served.raw(sent, seconds=2))
         served.well()
-    assert set(found.values()) <= {0, 200, 400, 401, 404, 405, 413, 421, 431}, found
+    assert set(results.values()) <= {0, 200, 400, 401, 404, 405, 413, 421, 431}, results
     assert served.mib() - before < NO_MORE_MIB
-    measured("service: oversized", f"{len(found)} requests: 0 × 500, answered at once after each")
+    measured("service: oversized", f"{len(results)} requests: 0 × 500, answered at once after each")
 
 
 PATHS = r"""
@@ -319,8 +319,8 @@ def longest(local: Served, path: str) -> pd.Timedelta:
     time.sleep(PAUSE)
     status, body = local.get(f"{path}&start=2025-09-01", key=GREEDY)
     assert status == 400
-    found = re.findall(rb"at most (\d+) (days|minutes) at once", body)
-    return pd.Timedelta(int(found[0][0]), found[0][1].decode())
+    result = re.findall(rb"at most (\d+) (days|minutes) at once", body)
+    return pd.Timedelta(int(result[0][0]), result[0][1].decode())
 
 
 def test_four_of_the_largest_answers_at_once_stay_under_2_gib(alone: Served, measured: Measured) -> None:
@@ -410,7 +410,7 @@ def test_random_requests_never_cause_a_server_error(
 ) -> None:
     url, each = f"http://{served.host}:{served.port}", str(count(1, 20))
     said = schemathesis(url, tmp_path, "--phases", "fuzzing", "--seed", "1", "--max-examples", each)
-    cases = sum(int(found.replace(",", "")) for found in re.findall(r"([\d,]+) generated", said))
+    cases = sum(int(result.replace(",", "")) for result in re.findall(r"([\d,]+) generated", said))
     assert cases >= count(50, 1000), said[-4000:]
     recovered = served.well()
     assert not SOAK or recovered < 1.0

@@ -81,13 +81,13 @@ CALLS: dict[str, Call] = {
 
 def lists_of(body: Body) -> list[list[Body]]:
     """Return the lists of rows with times, one list per venue if the body has them."""
-    found: list[list[Body]] = []
+    results: list[list[Body]] = []
     for name in ("series", "data"):
         value = body.get(name)
         groups = list(value.values()) if isinstance(value, dict) else [value]
-        found += [rows for rows in groups if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
-    need(found and any(isinstance(found[0][0].get(name), str) for name in STAMPS))
-    return found
+        results += [rows for rows in groups if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
+    need(results and any(isinstance(results[0][0].get(name), str) for name in STAMPS))
+    return results
 
 
 def by_venue(body: Body) -> dict[str, list[Body]]:
@@ -278,9 +278,9 @@ SILENT: dict[str, str] = {
 def liar() -> Iterator[Liar]:
     """Respond to every request of this process from the sample, with a fixed clock."""
     with faults.serve({KEY: "team"}) as url:
-        found = Liar(url)
-        restore = SESSION.install(responder=found.respond, clock=lambda: NOON)
-        yield found
+        result = Liar(url)
+        restore = SESSION.install(responder=result.respond, clock=lambda: NOON)
+        yield result
         restore()
 
 
@@ -299,7 +299,7 @@ def outcome(call: Call, change: Change, liar: Liar, *, every: bool = False) -> s
 
     liar.change = made
     earlier.clear()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             call.fetch()
@@ -309,19 +309,19 @@ def outcome(call: Call, change: Change, liar: Liar, *, every: bool = False) -> s
             liar.change = None
     if not changed:
         return "unfit"
-    notices = [str(each.message) for each in said if issubclass(each.category, DataNotice)]
+    notices = [str(each.message) for each in caught if issubclass(each.category, DataNotice)]
     shown = notices if every else notices[:1]
     return "\n".join(f"notice: {text}" for text in shown) if notices else "silent"
 
 
 def test_altered_histories_are_detected_or_listed(liar: Liar) -> None:
     """At most one change in twenty is undetected, and each of these is listed with its reason."""
-    found = {
+    results = {
         f"{name}: {title}": outcome(call, change, liar)
         for name, call in CALLS.items()
         for title, change in CHANGES.items()
     }
-    made = {title: kind for title, kind in found.items() if kind != "unfit"}
+    made = {title: kind for title, kind in results.items() if kind != "unfit"}
     silent = [title for title, kind in made.items() if kind == "silent"]
     assert len(made) >= 200
     assert silent == list(SILENT)
@@ -896,8 +896,10 @@ def test_volumes_in_another_unit_from_some_row_on_have_one_notice(liar: Liar) ->
     def scaled(values: list[float]) -> list[float]:
         return [*values[:60], *(60.0 * value for value in values[60:])]
 
-    found = outcome(VOLUMES, replaced(scaled, "volume_usd", 2), liar, every=True)
-    assert re.findall(r"volume_usd of BTC okx [^;:]* times", found) == ["volume_usd of BTC okx is 55.4 times"]
+    result = outcome(VOLUMES, replaced(scaled, "volume_usd", 2), liar, every=True)
+    assert re.findall(r"volume_usd of BTC okx [^;:]* times", result) == [
+        "volume_usd of BTC okx is 55.4 times"
+    ]
 
 
 def turned_market(body: Body, query: Body) -> None:

@@ -62,5 +62,5 @@ def test_prices_have_the_volatility_of_the_ground_truth():
     known = sample.truth("prices", symbols=["BTC", "XAU"]).set_index("symbol")["volatility"]
     for symbol, expected in known.items():
         returns = [np.diff(np.log(f.loc[f["symbol"] == symbol, "price_usd"])) for f in frames]
-        found = np.sqrt(np.mean(np.concatenate(returns) ** 2) * 288 * 365)
-        assert found == pytest.approx(expected, rel=0.06)
+        result = np.sqrt(np.mean(np.concatenate(returns) ** 2) * 288 * 365)
+        assert result == pytest.approx(expected, rel=0.06)

@@ -39,8 +39,8 @@ def test_open_interest_and_volume_use_the_last_complete_five_minutes(now):
     pd.testing.assert_series_equal(frame["oi_usd"], oi.set_index(["symbol", "exchange"])["oi_usd"])
     end = instant.floor("1h")
     total = by_pair(read("volume_history", end - pd.Timedelta("24h"), end), "volume_usd").sum()
-    found = frame["volume_24h_usd"].dropna()
-    assert found.to_numpy() == pytest.approx(total[found.index].to_numpy(), abs=1e-5)
+    result = frame["volume_24h_usd"].dropna()
+    assert result.to_numpy() == pytest.approx(total[result.index].to_numpy(), abs=1e-5)
     assert frame.index.difference(total.index).equals(frame.index[frame["volume_24h_usd"].isna()])
 
 
@@ -50,22 +50,22 @@ def test_funding_is_the_newest_sample_and_the_mean_of_seven_days(now):
         "funding_history", instant - pd.Timedelta("1D") + pd.Timedelta("5min"), instant + pd.Timedelta("1us")
     )
     newest = by_pair(samples, "rate_bps_8h").last()
-    found = frame["funding_current_bps_8h"].dropna()
-    pd.testing.assert_series_equal(found, newest, check_names=False, check_exact=True)
+    result = frame["funding_current_bps_8h"].dropna()
+    pd.testing.assert_series_equal(result, newest, check_names=False, check_exact=True)
     week = read(
         "funding_history", instant - pd.Timedelta("7D") + pd.Timedelta("1us"), instant + pd.Timedelta("1us")
     )
     mean = by_pair(week, "rate_bps_8h").mean()
-    found = frame["funding_avg_7d_bps_8h"].dropna()
-    pd.testing.assert_series_equal(found, mean[found.index], check_names=False, rtol=0, atol=6e-7)
+    result = frame["funding_avg_7d_bps_8h"].dropna()
+    pd.testing.assert_series_equal(result, mean[result.index], check_names=False, rtol=0, atol=6e-7)
 
 
 def test_liquidations_are_the_fills_of_24_hours(now):
     instant, frame = now
     fills = by_pair(read("liquidations_fills", instant - pd.Timedelta("24h"), instant), "value_usd").sum()
     assert fills.index.isin(frame.index).all()
-    found = frame["liquidation_24h_usd"]
-    assert found.to_numpy() == pytest.approx(fills.reindex(frame.index, fill_value=0.0).to_numpy(), abs=1e-5)
+    result = frame["liquidation_24h_usd"]
+    assert result.to_numpy() == pytest.approx(fills.reindex(frame.index, fill_value=0.0).to_numpy(), abs=1e-5)
 
 
 def test_prices_change_as_they_moved_and_venues_quote_nearly_one(now):

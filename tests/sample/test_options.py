@@ -65,10 +65,10 @@ def test_expiries_are_those_of_the_calendar_and_calls_and_puts_share_their_volat
 @pytest.mark.parametrize("instant", INSTANTS)
 def test_every_pair_of_the_matrix_has_a_chain(instant):
     frame = STORE.latest("options_snapshot", at(instant), within=HOUR)
-    found = frame.groupby(["symbol", "exchange"], observed=True).size()
-    assert sorted(found.index) == sorted(PAIRS)
-    assert found.min() >= 100
-    assert found["BTC", "deribit"] >= 500
+    result = frame.groupby(["symbol", "exchange"], observed=True).size()
+    assert sorted(result.index) == sorted(PAIRS)
+    assert result.min() >= 100
+    assert result["BTC", "deribit"] >= 500
     assert (frame["expiry"] > at(instant)).all()
     both = frame.groupby(["symbol", "exchange", "expiry", "strike"], observed=True)["side"].nunique()
     assert (both == 2).all()
@@ -78,17 +78,17 @@ def test_every_pair_of_the_matrix_has_a_chain(instant):
 
 
 def test_names_are_spelled_as_the_venues_do_and_one_gives_no_greeks():
-    wanted = {
+    expected = {
         "deribit": "BTC-25SEP26-100000-C",
         "binance": "BTC-260925-100000-C",
         "bybit": "BTC-25SEP26-100000-C-USDT",
         "okx": "BTC-USD-260925-100000-C",
         "derive": "BTC-20260925-100000-C",
     }
-    for exchange, name in wanted.items():
-        found = chain("BTC", exchange, "2026-06-30 12:00").set_index("instrument_name").loc[name]
-        assert (found["strike"], found["side"]) == (100_000.0, "call")
-        assert found["expiry"] == at("2026-09-25 08:00")
+    for exchange, name in expected.items():
+        result = chain("BTC", exchange, "2026-06-30 12:00").set_index("instrument_name").loc[name]
+        assert (result["strike"], result["side"]) == (100_000.0, "call")
+        assert result["expiry"] == at("2026-09-25 08:00")
     frame = chain("BTC", "okx", "2026-06-30 12:00")
     assert frame[["delta", "gamma", "vega", "theta"]].isna().all(axis=None)
 
@@ -264,8 +264,8 @@ def test_trades_are_made_at_the_quotes_of_their_hour_and_by_the_published_law() 
     assert blocks.mean() == pytest.approx(law["block"], abs=4 * np.sqrt(law["block"] / len(rows)))
     overview = STORE.read("options_overview_history", start, end, **where).set_index("time")
     days = rows.set_index("time").eval("size * underlying_price").resample("D").sum().iloc[:-1]
-    told = overview["notional_volume_24h_usd"].reindex(days.index + pd.Timedelta("1D")).to_numpy()
-    assert days.sum() / told.sum() == pytest.approx(1 + law["block"] * (law["block_size"] - 1), rel=0.1)
+    result = overview["notional_volume_24h_usd"].reindex(days.index + pd.Timedelta("1D")).to_numpy()
+    assert days.sum() / result.sum() == pytest.approx(1 + law["block"] * (law["block_size"] - 1), rel=0.1)
 
 
 def test_deliveries_average_the_index_and_the_published_index_is_the_log_contract() -> None:

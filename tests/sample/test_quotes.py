@@ -51,12 +51,12 @@ def test_mark_and_index_are_the_market_s_price_and_below_it_by_the_published_pre
     market = STORE.read("markets_symbol_exchanges", at(START), at(END), **FEW)
     held = market.set_index(["symbol", "exchange", "time"])["price_usd"]
     pd.testing.assert_series_equal(prices()["mark"], held, check_names=False, check_exact=True)
-    found = 1e4 * (prices()["mark"] / prices()["index"] - 1.0)
+    result = 1e4 * (prices()["mark"] / prices()["index"] - 1.0)
     told = sample.truth("premium", start=at(START), end=at(END), **FEW)
     told["time"] = told["time"].astype("datetime64[us, UTC]")
     right = told.set_index(["symbol", "exchange", "time"])["premium_bps"]
-    assert len(found) == len(right)
-    joined = pd.concat([found.rename("found"), right], axis=1).dropna()
+    assert len(result) == len(right)
+    joined = pd.concat([result.rename("found"), right], axis=1).dropna()
     joined = joined.loc["BTC"]  # prices of PEPE have eight digits after the point, and so four of their own
     np.testing.assert_allclose(joined["found"], joined["premium_bps"], atol=1e-6)
 
@@ -101,9 +101,9 @@ def test_dated_futures_are_the_forwards_of_options_on_them_and_follow_the_truth(
     }  # fmt: skip
     truth = sample.truth("futures", symbols=["BTC"], start=hour, end=hour + pd.Timedelta("1h"))
     assert (truth.groupby("exchange")["carry"].agg(np.ptp) < 1e-12).all()
-    wanted = truth["spot"] * np.exp(truth["carry"] * truth["year_fraction"])
+    expected = truth["spot"] * np.exp(truth["carry"] * truth["year_fraction"])
     pairs = rows.sort_values(["exchange", "expiry"]).reset_index(drop=True)
-    assert np.allclose(pairs["price_usd"], wanted, rtol=1e-9)
+    assert np.allclose(pairs["price_usd"], expected, rtol=1e-9)
     assert np.allclose(pairs["oi_usd"], truth["oi_usd"], rtol=1e-6)
 
 
@@ -145,9 +145,9 @@ def test_accounts_are_long_where_longs_pay_and_takers_buy_what_rises() -> None:
     rates = STORE.read("funding_history", start, end, symbols=["BTC"]).groupby("time")["rate_bps_8h"].mean()
     longs = STORE.read("positioning_history", start, end, **one)
     longs = longs.pivot(index="time", columns="kind", values="long_share").join(rates, how="inner")
-    found = longs.corr(method="spearman")["rate_bps_8h"]
-    assert found["accounts"] > 0.5
-    assert found["top_positions"] < -0.5
+    result = longs.corr(method="spearman")["rate_bps_8h"]
+    assert result["accounts"] > 0.5
+    assert result["top_positions"] < -0.5
 
 
 def test_spot_is_the_index_within_its_deviation_and_usd_differs_by_the_price_of_usdt() -> None:

@@ -96,8 +96,8 @@ def test_latest_returns_each_series_including_ended_ones(store):
     ended = spans.iloc[0]
     chosen = {"symbols": [ended["symbol"]], "venues": [ended["exchange"]]}
     after = ended["end"] + pd.Timedelta("50h")
-    found = store.latest("oi_history", after, within=pd.Timedelta("3D"), **chosen)
-    assert found["time"].tolist() == [ended["end"] - pd.Timedelta("1h")]
+    result = store.latest("oi_history", after, within=pd.Timedelta("3D"), **chosen)
+    assert result["time"].tolist() == [ended["end"] - pd.Timedelta("1h")]
     assert store.latest("oi_history", after, within=pd.Timedelta("2D"), **chosen).empty
 
 

@@ -19,8 +19,8 @@ def test_windows_are_half_open_and_an_unknown_topic_is_refused():
     assert sample.truth("surface", symbols=["TSLA"]).empty
     first = sample.truth("clusters", start="2026-06-01", end="2026-06-02")
     assert first["time"].between(at("2026-06-01"), at("2026-06-02")).all()
-    found = set(sample.truth("spreads")["half_life_hours"])
-    assert {3.0, 6.0, 12.0, 24.0, 72.0} <= found
+    result = set(sample.truth("spreads")["half_life_hours"])
+    assert {3.0, 6.0, 12.0, 24.0, 72.0} <= result
 
 
 @pytest.mark.parametrize("topic", TIMELESS)

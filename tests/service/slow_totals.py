@@ -16,7 +16,7 @@ def totals(
     *,
     venues: Sequence[str] | None = None,
 ) -> Series:
-    found = view.series(column, window, resolution, None, venues)
-    grouped = found.frame.astype({"exchange": str}).groupby(["time", "exchange"])[column.value]
+    result = view.series(column, window, resolution, None, venues)
+    grouped = result.frame.astype({"exchange": str}).groupby(["time", "exchange"])[column.value]
     summed = grouped.agg(value="sum", symbol_count="size").reset_index()
-    return found._replace(frame=summed[["exchange", "time", "value", "symbol_count"]])
+    return result._replace(frame=summed[["exchange", "time", "value", "symbol_count"]])

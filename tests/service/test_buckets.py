@@ -23,23 +23,23 @@ def means(
     frame = series(
         "BTC", "x", pd.DatetimeIndex([at(t) for t in time], tz="UTC"), rate_bps_8h=rate, resolution=stated
     )
-    found = windows.means(frame, "rate_bps_8h", pd.Timedelta(step), at(horizon))
-    return dict(zip(found["time"].dt.strftime("%d %H:%M"), found["rate_bps_8h"], strict=True))
+    result = windows.means(frame, "rate_bps_8h", pd.Timedelta(step), at(horizon))
+    return dict(zip(result["time"].dt.strftime("%d %H:%M"), result["rate_bps_8h"], strict=True))
 
 
 def test_bucket_means_equal_hand_calculation() -> None:
     """2 for a quarter of an hour, then 4 for three quarters: 3.5."""
-    found = means(["2026-01-01 10:00", "2026-01-01 10:15"], [2.0, 4.0], "1h", "2026-01-02")
-    assert found == {"01 10:00": 3.5, "01 11:00": 4.0}
-    found = means(["2026-01-01 00:00", "2026-01-01 16:00"], [1.0, 5.0], "4h", "2026-01-03", "8h")
-    assert found == {"01 00:00": 1.0, "01 04:00": 1.0, "01 16:00": 5.0, "01 20:00": 5.0}
+    result = means(["2026-01-01 10:00", "2026-01-01 10:15"], [2.0, 4.0], "1h", "2026-01-02")
+    assert result == {"01 10:00": 3.5, "01 11:00": 4.0}
+    result = means(["2026-01-01 00:00", "2026-01-01 16:00"], [1.0, 5.0], "4h", "2026-01-03", "8h")
+    assert result == {"01 00:00": 1.0, "01 04:00": 1.0, "01 16:00": 5.0, "01 20:00": 5.0}
     # At 10:30 the bucket of 10:00 is 1 for ten minutes and 4 for twenty: 3.
-    found = means(
+    result = means(
         ["2026-01-01 10:00", "2026-01-01 10:10", "2026-01-01 10:30"], [1, 4, 9], "1h", "2026-01-01 10:30"
     )
-    assert found == {"01 10:00": 3.0}
-    found = means(["2026-01-01 23:59", "2026-01-02 00:00"], [1.0, 2.0], "8h", "2026-01-03")
-    assert found == {"01 16:00": 1.0, "02 00:00": 2.0}
+    assert result == {"01 10:00": 3.0}
+    result = means(["2026-01-01 23:59", "2026-01-02 00:00"], [1.0, 2.0], "8h", "2026-01-03")
+    assert result == {"01 16:00": 1.0, "02 00:00": 2.0}
     assert list(means(["1969-12-31 23:30"], [1.0], "24h", "1970-01-03")) == ["31 00:00", "01 00:00"]
     assert means(["2026-01-01 10:00"], [np.nan], "1h", "2026-01-02") == {}
     assert means([], [], "1h", "2026-01-02") == {}
@@ -51,9 +51,9 @@ def test_bucket_means_equal_hand_calculation() -> None:
         ],
         ignore_index=True,
     )
-    found = windows.means(frame, "rate_bps_8h", HOUR, at("2026-01-02"))
-    assert found["rate_bps_8h"].tolist() == [1.0, 2.0, 2.0, 3.0, 3.0]
-    assert (found["symbol"] + found["exchange"]).tolist() == ["Ax", "Ay", "Ay", "By", "By"]
+    result = windows.means(frame, "rate_bps_8h", HOUR, at("2026-01-02"))
+    assert result["rate_bps_8h"].tolist() == [1.0, 2.0, 2.0, 3.0, 3.0]
+    assert (result["symbol"] + result["exchange"]).tolist() == ["Ax", "Ay", "Ay", "By", "By"]
 
 
 @pytest.mark.parametrize("step", ["1min", "30min", "4h", "24h"])
@@ -69,10 +69,10 @@ def test_bucket_means_equal_a_loop_over_seconds(step: str) -> None:
         for s in range(second, until):
             known.setdefault(s // length, []).append(rates[i])
     frame = series("A", "x", origin + pd.to_timedelta(seconds, unit="s"), rate_bps_8h=rates, resolution="raw")
-    found = windows.means(frame, "rate_bps_8h", pd.Timedelta(step), origin + pd.Timedelta(3, "D"))
-    numbers = ((found["time"] - origin) // pd.Timedelta(step)).tolist()
+    result = windows.means(frame, "rate_bps_8h", pd.Timedelta(step), origin + pd.Timedelta(3, "D"))
+    numbers = ((result["time"] - origin) // pd.Timedelta(step)).tolist()
     assert numbers == sorted(known)
-    np.testing.assert_allclose(found["rate_bps_8h"], [np.mean(known[n]) for n in numbers], rtol=1e-12)
+    np.testing.assert_allclose(result["rate_bps_8h"], [np.mean(known[n]) for n in numbers], rtol=1e-12)
 
 
 def points(ask: Caller, **params: Any) -> list[tuple[str, float]]:

@@ -80,15 +80,15 @@ DAYS = {"1 to 3 January": ("2026-01-01", "2026-01-04"), "1 January": ("2026-01-0
 
 def headers(path: Path, *asked: str) -> dict[str, str | None]:
     """Return headers of the totals of all venues over some windows of `DAYS`, requested in turn."""
-    found = {}
+    results = {}
     with serving(open_archive(path), now="2026-01-05") as ask:
         for name in asked:
             start, end = DAYS[name]
             answer = ask("/oi/exchange-totals", start=start, end=end, resolution="1h")
             assert answer.status_code == 200, answer.text
             assert answer.json()["data"]
-            found[name] = answer.headers.get(corrections.HEADER)
-    return found
+            results[name] = answer.headers.get(corrections.HEADER)
+    return results
 
 
 def test_day_states_only_its_own_corrections_after_other_requests(tmp_path: Path) -> None:

@@ -38,10 +38,10 @@ def test_atm_volatility_equals_the_slow_reference() -> None:
     frame = chains()
     hours = pd.date_range(DAYS[0], DAYS[1], freq="1h", inclusive="left", unit="us")
     expected = slow_answers.at_the_money(slow_answers.at_hours(frame, hours))
-    found = at_hours(frame, hours)
-    assert len(found) > 400
-    assert found["time"].nunique() == 47  # at 7:00 the chain of 5:00 holds no longer
-    pd.testing.assert_frame_equal(found, expected[found.columns], check_dtype=False, rtol=1e-14)
+    result = at_hours(frame, hours)
+    assert len(result) > 400
+    assert result["time"].nunique() == 47  # at 7:00 the chain of 5:00 holds no longer
+    pd.testing.assert_frame_equal(result, expected[result.columns], check_dtype=False, rtol=1e-14)
     nothing = tables.TABLES["options_snapshot"].empty()
     assert at_the_money(nothing).empty
     assert at_hours(nothing, pd.DatetimeIndex([DAYS[0]])).empty
@@ -74,9 +74,9 @@ def test_selected_columns_equal_those_of_the_whole_table(
         end, venues = last + pd.Timedelta(1, "h"), ["binance", "deribit", "okx"]
         store.merge(table, SAMPLE.read(table, DAYS[0], end, symbols=["BTC", "ETH"], venues=venues))
     whole = store.rows(Query(table, DAYS[0], last, *few))
-    found = store.rows(Query(table, DAYS[0], last, *few, columns))
-    assert len(found) >= 3
-    pd.testing.assert_frame_equal(in_order(found), in_order(whole[columns]))
+    result = store.rows(Query(table, DAYS[0], last, *few, columns))
+    assert len(result) >= 3
+    pd.testing.assert_frame_equal(in_order(result), in_order(whole[columns]))
     empty = store.rows(Query(table, DAYS[0], DAYS[0], *few, columns))
     pd.testing.assert_frame_equal(empty, store.rows(Query(table, DAYS[0], DAYS[0], *few))[columns])
 

@@ -31,8 +31,10 @@ KEY = {"X-Api-Key": "key-pro"}
 @pytest.fixture(scope="module")
 def local() -> Iterator[service.RunningService]:
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
-    with closing(service.start(store, keys=KEYS, allow_hosts=["desk.example"], request_seconds=0.2)) as found:
-        yield found
+    with closing(
+        service.start(store, keys=KEYS, allow_hosts=["desk.example"], request_seconds=0.2)
+    ) as result:
+        yield result
 
 
 def get(local: service.RunningService, **headers: str) -> requests.Response:
@@ -98,8 +100,8 @@ def talk(local: service.RunningService, sent: bytes, *, then: bytes = b"", times
 
 
 def head(*lines: str, method: str = "GET") -> bytes:
-    found = [f"{method} /oi/exchanges-summary HTTP/1.1", "Host: localhost", "X-Api-Key: key-pro", *lines]
-    return "\r\n".join([*found, "", ""]).encode()
+    results = [f"{method} /oi/exchanges-summary HTTP/1.1", "Host: localhost", "X-Api-Key: key-pro", *lines]
+    return "\r\n".join([*results, "", ""]).encode()
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -192,11 +194,11 @@ def test_request_during_shutdown_gets_503() -> None:
         assert asked.wait(PATIENCE)
         closing_thread = threading.Thread(target=running.close)
         closing_thread.start()
-        found = answer.result(PATIENCE)
+        result = answer.result(PATIENCE)
         end.set()
         closing_thread.join()
-    assert (found.status_code, found.headers["Retry-After"]) == (503, "1")
-    assert found.json() == {"error": "the service is shutting down: retry once it is running again"}
+    assert (result.status_code, result.headers["Retry-After"]) == (503, "1")
+    assert result.json() == {"error": "the service is shutting down: retry once it is running again"}
 
 
 @pytest.mark.parametrize(

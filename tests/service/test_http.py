@@ -46,9 +46,9 @@ def test_every_response_states_clock_and_source(ask: Caller) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/funding", "/nowhere", "/markets/symbols"])
 def test_head_returns_the_headers_of_get_without_a_body(ask: Caller, path: str) -> None:
-    got, head = ask(path), ask(path, method="HEAD")
-    assert head.status_code == got.status_code
-    assert head.headers == got.headers
+    actual, head = ask(path), ask(path, method="HEAD")
+    assert head.status_code == actual.status_code
+    assert head.headers == actual.headers
     assert head.content == b""
 
 

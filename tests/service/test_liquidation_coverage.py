@@ -28,14 +28,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     archive = open_archive(tmp_path / "market")
     fills = [("bybit", "1", 20.0), ("bybit", "2", 3.0), ("okx", "3", 1.5)]
     rows = [fill(number, NOW - hours * HOUR, 50.0, exchange=venue) for venue, number, hours in fills]
-    asked = [
+    entries = [
         LedgerEntry("bybit", None, NOW - 30 * HOUR, NOW),
         LedgerEntry("okx", None, NOW - 6 * HOUR, NOW - 4 * HOUR),
         LedgerEntry("okx", None, NOW - 4 * HOUR, NOW),
         LedgerEntry("okx", None, NOW - 9 * HOUR, NOW - 8 * HOUR, "HTTP 503"),
         LedgerEntry("gateio", "BTC", NOW - 24 * HOUR, NOW),
     ]
-    archive.merge("liquidations_fills", FILLS.conform(pd.DataFrame(rows)), requests=asked)
+    archive.merge("liquidations_fills", FILLS.conform(pd.DataFrame(rows)), requests=entries)
     state = tables.TABLES["funding_history"]
     archive.append(
         "funding_history", state.empty(), requests=[LedgerEntry("binance", None, NOW - 24 * HOUR, NOW)]
@@ -111,9 +111,9 @@ def test_coverage_of_several_symbols_is_their_intersection(folder: Path) -> None
     ):
         rows, notices = noticed(dd.liquidations.events, symbols=symbols, **given)
         assert _plain(dd.provenance(rows)["coverage"]["asked"]["gateio"]) == spans
-        said = [text for text in notices if "were requested or streamed" in text]
-        assert len(said) == (part is not None)
-        assert all(f"for part of the window: gateio {part} (" in text for text in said)
+        messages = [text for text in notices if "were requested or streamed" in text]
+        assert len(messages) == (part is not None)
+        assert all(f"for part of the window: gateio {part} (" in text for text in messages)
 
 
 def test_liquidation_sums_state_requested_spans(folder: Path) -> None:

@@ -189,10 +189,10 @@ def test_command_serves_tools_over_stdio() -> None:
         command=sys.executable, args=["-m", "derivdata", "serve", "sample", "--mcp"]
     )
     long = {"symbol": "BTC", "start": "2026-06-01T00:00:00Z", "resolution": "raw"}
-    found, cut, analysed = asked(
+    result, cut, analysed = asked(
         ("funding", {}), ("funding_historical", long), ("analysis_surface_summary", {}), server=command
     )
-    assert found.structured_content["data"]["symbols"]["count"] > 300
+    assert result.structured_content["data"]["symbols"]["count"] > 300
     assert cut.structured_content["truncated"]
     assert analysed.structured_content["data"]["rows"][0]["days"] == 7.0
 

@@ -22,15 +22,15 @@ WINDOW = {"start": "2026-06-29T00:00Z", "end": "2026-06-30T06:00Z"}
 
 def frames() -> dict[str, pd.DataFrame]:
     hours = market.every("1h", "2026-06-30 00:00", "2026-06-30 11:00")
-    found = {}
+    results = {}
     for table, column, of_day, of_hour in (
         ("volume_history", "volume_usd", 24.0, 1.0),
         ("oi_history", "oi_usd", 5.0, 7.0),
     ):
         day = market.series("BTC", "binance", [at("2026-06-29")], **{column: of_day}, resolution="1d")
         rest = market.series("BTC", "binance", hours, **{column: of_hour}, resolution="1h")
-        found[table] = pd.concat([day, rest], ignore_index=True)
-    return found
+        results[table] = pd.concat([day, rest], ignore_index=True)
+    return results
 
 
 @pytest.fixture(scope="module")

@@ -32,12 +32,12 @@ def market(tmp_path: Path) -> Iterator[None]:
     archive = open_archive(tmp_path / "market")
     for name, values in VALUES.items():
         rows = [{"symbol": s, "exchange": "bybit", "time": NOW - 30 * DAY, **values} for s in SYMBOLS]
-        asked = [LedgerEntry("bybit", s, NOW - 31 * DAY, NOW - 29 * DAY) for s in SYMBOLS]
-        asked += [
+        entries = [LedgerEntry("bybit", s, NOW - 31 * DAY, NOW - 29 * DAY) for s in SYMBOLS]
+        entries += [
             LedgerEntry("bybit", "ETH", NOW - DAY, NOW),
             LedgerEntry("okx", "SOL", NOW - DAY, NOW, "HTTP 503"),
         ]
-        archive.merge(name, tables.TABLES[name].conform(pd.DataFrame(rows)), requests=asked)
+        archive.merge(name, tables.TABLES[name].conform(pd.DataFrame(rows)), requests=entries)
     dd.connect(str(tmp_path / "market"), now=NOW)
     yield
     dd.disconnect()

@@ -33,8 +33,8 @@ def test_responses_match_openapi_and_altered_ones_do_not(ask: Caller) -> None:
     paths, failures = ask("/openapi.json", tier=None).json()["paths"], {}
     for path, url in ENDPOINTS.items():
         answer = paths[path]["get"]["responses"]["200"]["content"]["application/json"]
-        if found := problems(ask.body(url, **PARAMS.get(path, {})), answer["schema"]):
-            failures[path] = found[:5]
+        if result := problems(ask.body(url, **PARAMS.get(path, {})), answer["schema"]):
+            failures[path] = result[:5]
     assert failures == {}
     schema = PAYLOADS["/oi/{symbol}/timeseries"]
     row = {"timestamp": "2026-06-30 11:00:00", "exchange": None, "open_interest_usd": "1"}

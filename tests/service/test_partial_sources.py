@@ -86,11 +86,11 @@ def events() -> pd.DataFrame:
 
 def test_order_rows_are_served_once_and_unchanged() -> None:
     with serving(liquidations_events=events()) as ask:
-        found = ask.body("/liquidations/events")["events"]
-        assert [(e["oid"], e["usd_value"]) for e in found] == [("z9", 8.0), ("a1", 7.0)]
+        result = ask.body("/liquidations/events")["events"]
+        assert [(e["oid"], e["usd_value"]) for e in result] == [("z9", 8.0), ("a1", 7.0)]
     with serving(liquidations_events=events(), liquidations_fills=market.fills()) as ask:
-        found = ask.body("/liquidations/events", exchange="binance", since=0)["events"]
-        assert [(e["oid"], e["usd_value"]) for e in found] == [("old", 58000.0), ("a1", 7.0), ("z9", 8.0)]
+        result = ask.body("/liquidations/events", exchange="binance", since=0)["events"]
+        assert [(e["oid"], e["usd_value"]) for e in result] == [("old", 58000.0), ("a1", 7.0), ("z9", 8.0)]
 
 
 def test_responses_without_rows_are_empty_not_errors() -> None:

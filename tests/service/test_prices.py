@@ -65,10 +65,10 @@ def test_positioning_samples_whole_rows_and_sums_taker_volume_by_column(ask: Cal
     body = ask.body("/local/positioning/history", **asked)
     assert (body["kind"], body["unit"], body["resolution"]) == ("accounts", "ratio", "1h")
     shares = ("long_share", "short_share", "long_short_ratio")
-    found = {
+    results = {
         v: [(p["timestamp"][11:16], *map(p.get, shares)) for p in rows] for v, rows in body["series"].items()
     }
-    assert found == {
+    assert results == {
         "binance": [("11:00", 0.75, 0.25, 3.0), ("12:00", 0.8, 0.2, 4.0)],
         "hyperliquid": [("11:00", None, None, 1.5)],
     }
@@ -79,11 +79,11 @@ def test_positioning_samples_whole_rows_and_sums_taker_volume_by_column(ask: Cal
         assert (body["quote"], body["unit"]) == (quote, "quote")
         assert {v: [p["y"] for p in rows] for v, rows in body["series"].items()} == {venue: [price]}
     taken = ask.body("/local/volume/taker", **asked)
-    found = {
+    results = {
         v: [(p["timestamp"][11:16], p["buy_usd"], p["sell_usd"]) for p in rows]
         for v, rows in taken["series"].items()
     }
-    assert found == {
+    assert results == {
         "binance": [("10:00", 30.0, 10.0), ("11:00", 40.0, 5.0)],
         "hyperliquid": [("10:00", 7.0, 8.0)],
     }
@@ -91,8 +91,8 @@ def test_positioning_samples_whole_rows_and_sums_taker_volume_by_column(ask: Cal
     assert [p["buy_usd"] for p in finer["series"]["binance"]] == [10.0, 20.0, 40.0]
     assert "hyperliquid" not in finer["series"]
     dated = ask.body("/local/futures/history", **asked)["series"]
-    found = [(p["timestamp"][11:16], p["instrument_name"], p["price_usd"]) for p in dated["deribit"]]
-    assert sorted(found) == [("11:00", "BTC-25SEP26", 103.0), ("11:00", "BTC-30JUN26", 100.5)]
+    results = [(p["timestamp"][11:16], p["instrument_name"], p["price_usd"]) for p in dated["deribit"]]
+    assert sorted(results) == [("11:00", "BTC-25SEP26", 103.0), ("11:00", "BTC-30JUN26", 100.5)]
     assert dated["okx"][0]["index_price_usd"] is None
     assert finer["notices"] == [
         "rows of resolution 1h were omitted: their step is longer than the buckets of 30m"

@@ -82,12 +82,12 @@ def test_service_prints_address_and_a_generated_key_per_tier_not_in_logs(
         first = said.splitlines()[0]
         assert re.fullmatch(r"desk at 2026-06-29T15:00:00Z: http://127\.0\.0\.1:\d+", first)
         assert key_file(said).stat().st_mode & 0o077 == 0
-        found = dict(line.split(": ") for line in key_file(said).read_text().splitlines())
-        assert not any(key in said for key in found.values())
-        assert list(found) == ["free", "dev", "pro", "team"]
-        assert len(set(found.values())) == 4
+        result = dict(line.split(": ") for line in key_file(said).read_text().splitlines())
+        assert not any(key in said for key in result.values())
+        assert list(result) == ["free", "dev", "pro", "team"]
+        assert len(set(result.values())) == 4
         url = f"{first.split(': ')[1]}/oi/exchanges-summary"
-        for tier, key in found.items():
+        for tier, key in result.items():
             answer = requests.get(url, headers={"X-Api-Key": key}, timeout=PATIENCE)
             assert answer.status_code == (403 if tier == "free" else 200)
             assert answer.headers["Date"] == "Mon, 29 Jun 2026 15:00:00 GMT"
@@ -134,12 +134,12 @@ def test_keyless_service_on_all_addresses_warns_and_given_keys_are_not_printed(
     """By a server that ends as soon as it runs."""
     monkeypatch.setattr("derivdata.sources.service.server.uvicorn.Server", Mock())
     service.serve(str(folder), host="0.0.0.0", port=0, keyless=True)
-    said = capsys.readouterr().out
-    assert "every request counts as Team" in said
-    assert "other machines can reach this; keys and data travel unencrypted" in said
-    assert "key of tier" not in said
+    output = capsys.readouterr().out
+    assert "every request counts as Team" in output
+    assert "other machines can reach this; keys and data travel unencrypted" in output
+    assert "key of tier" not in output
     service.serve(str(folder), port=0, keys={"pro": "my-secret"})
-    said = capsys.readouterr().out
-    assert re.search(r"http://127\.0\.0\.1:\d+$", said.strip())
-    assert "my-secret" not in said
-    assert "other machines" not in said
+    output = capsys.readouterr().out
+    assert re.search(r"http://127\.0\.0\.1:\d+$", output.strip())
+    assert "my-secret" not in output
+    assert "other machines" not in output

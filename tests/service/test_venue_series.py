@@ -160,10 +160,10 @@ def assert_same(
     view: View, start: str, resolution: str | None, column: StoredColumn = OI_USD, **options: Any
 ) -> pd.DataFrame:
     window = resolve({"start": pd.Timestamp(start), "end": None}, now=view.now, tier="pro")
-    found = totals(view, column, window, resolution, **options)
+    result = totals(view, column, window, resolution, **options)
     expected = slow_totals.totals(view, column, window, resolution, **options)
-    assert difference(found, expected) == ""
-    return found.frame
+    assert difference(result, expected) == ""
+    return result.frame
 
 
 @pytest.fixture

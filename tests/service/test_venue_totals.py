@@ -123,16 +123,16 @@ def test_series_computed_in_blocks_equals_series_computed_at_once(
     """
     start = pd.Timestamp("2026-06-26T00:00Z" if store == "irregular" else "2026-06-26T05:00Z")
     source = STORES[store]
-    found = []
+    results = []
     for days, rows in BLOCKS:
         view = View(source, source.now)
         view.first_days, view.block_rows = days, rows
         window = resolve({"start": start}, now=view.now, tier="pro")
-        found.append(view.series(column, window, resolution, *chosen))
-    for other in found[:2]:
-        assert (other.used, other.notices) == (found[2].used, found[2].notices)
+        results.append(view.series(column, window, resolution, *chosen))
+    for other in results[:2]:
+        assert (other.used, other.notices) == (results[2].used, results[2].notices)
         left, right = (
             part.frame.astype({"symbol": str, "exchange": str}).reset_index(drop=True)
-            for part in (other, found[2])
+            for part in (other, results[2])
         )
         pd.testing.assert_frame_equal(left, right)

@@ -13,9 +13,9 @@ NOON = "2026-06-30 12:00:00"
 def test_price_change_buckets_are_nine_in_descending_order(ask: Caller) -> None:
     """SOL rose by 7, BTC by 2 (on binance, where most of its open interest is), ETH fell by 1.5."""
     body = ask.body("/markets/price-buckets")
-    found = {b["label"]: (b["min"], b["max"], b["count"], b["symbols"]) for b in body["buckets"]}
+    results = {b["label"]: (b["min"], b["max"], b["count"], b["symbols"]) for b in body["buckets"]}
     assert body["timestamp"] == NOON
-    assert found == {
+    assert results == {
         ">20%": (20.0, None, 0, []),
         ">10%": (10.0, 20.0, 0, []),
         "5..10%": (5.0, 10.0, 1, ["SOL"]),
@@ -26,7 +26,7 @@ def test_price_change_buckets_are_nine_in_descending_order(ask: Caller) -> None:
         "<-10%": (-20.0, -10.0, 0, []),
         "<-20%": (None, -20.0, 0, []),
     }
-    assert next(iter(found)) == ">20%"
+    assert next(iter(results)) == ">20%"
     filtered = ask.body("/markets/price-buckets", exchanges="binance")["buckets"]
     assert sum(b["count"] for b in filtered) == 2
 

@@ -52,11 +52,11 @@ def until(true: Callable[[], object]) -> None:
 
 def workers(process: subprocess.Popen[str]) -> list[int]:
     """Return the workers' process ids; multiprocessing also has a process that tracks its resources."""
-    found = []
+    results = []
     for child in psutil.Process(process.pid).children():
         with suppress(psutil.NoSuchProcess):  # it has just ended, or ended and waits for its parent
-            found += [child.pid] if "spawn_main" in " ".join(child.cmdline()) else []
-    return sorted(found)
+            results += [child.pid] if "spawn_main" in " ".join(child.cmdline()) else []
+    return sorted(results)
 
 
 def hears_interrupts(pid: int) -> bool:

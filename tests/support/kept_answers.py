@@ -21,5 +21,5 @@ def keep(files: ResponseFiles, key: str, body: bytes) -> None:
 def kept(folder: Path) -> dict[str, bytes | None]:
     """Return the body of every response in a source's folder, None if damaged."""
     files = ResponseFiles(folder.parent, folder.name)
-    found = {path.stem: files.record(path.stem) for path in folder.glob("*.answer")}
-    return {key: None if record is None else record.body for key, record in found.items()}
+    results = {path.stem: files.record(path.stem) for path in folder.glob("*.answer")}
+    return {key: None if record is None else record.body for key, record in results.items()}

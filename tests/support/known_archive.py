@@ -34,9 +34,9 @@ def write(folder: Path) -> str:
 
 
 def funding() -> pd.DataFrame:
-    found = [("BTC", venue, time, rate) for venue, rate in RATES.items() for time in STAMPS]
-    found += [("ETH", "binance", time, ETH_RATE[place >= HOURS - 24]) for place, time in enumerate(STAMPS)]
-    frame = pd.DataFrame(found, columns=["symbol", "exchange", "timestamp", "y"])
+    results = [("BTC", venue, time, rate) for venue, rate in RATES.items() for time in STAMPS]
+    results += [("ETH", "binance", time, ETH_RATE[place >= HOURS - 24]) for place, time in enumerate(STAMPS)]
+    frame = pd.DataFrame(results, columns=["symbol", "exchange", "timestamp", "y"])
     return rows("funding_history", **frame, resolution="1h", kind="sampled")
 
 

@@ -49,15 +49,15 @@ def recorded_funding() -> xr.DataArray:
 @functools.cache
 def first_set() -> dict[tuple[str, str], pd.Series]:
     """Return settlements of 2020 to 2023 [bps/8h] by symbol and venue, each stamped as it was, in UTC."""
-    found = {}
+    results = {}
     for file in sorted(shared_path("data/funding_2020_2023").glob("*.csv")):
         symbol, venue = file.name.split("-USDT_")[0], file.name.split("_")[1]
         frame = pd.read_csv(file)
         times = pd.to_datetime(frame["Date"], format="ISO8601").astype("datetime64[us]")
         times = times - pd.Timedelta(hours=3 if venue in _MOSCOW else 0)
         rates = frame["Funding Rate"].to_numpy() * 1e4 * (8.0 if venue in _HOURLY else 1.0)
-        found[symbol, venue] = pd.Series(rates, times.to_numpy())  # binance is late by milliseconds
-    return found
+        results[symbol, venue] = pd.Series(rates, times.to_numpy())  # binance is late by milliseconds
+    return results
 
 
 def perpetuals() -> pd.DataFrame:
@@ -71,12 +71,12 @@ def perpetuals() -> pd.DataFrame:
 def second_set(first: dict[tuple[str, str], pd.Series]) -> dict[tuple[str, str], pd.Series]:
     """Return payments of 2023 to mid-2024 by symbol and venue, joined to those of the first set."""
     frame = perpetuals().dropna(subset="funding rate")
-    found = {}
+    results = {}
     for (venue, pair), rows in frame.groupby(["exchange", "pair"]):
         key = str(pair)[:3], str(venue) if str(pair).endswith("USDT") else f"{venue}_coin"
-        found[key] = pd.Series(rows["funding rate"].to_numpy() * 1e4, rows["time"])
-    joined = {key: pd.concat([first[key], found[key]]) for key in found.keys() & first.keys()}
-    return found | {key: rows[~rows.index.duplicated()] for key, rows in joined.items()}
+        results[key] = pd.Series(rows["funding rate"].to_numpy() * 1e4, rows["time"])
+    joined = {key: pd.concat([first[key], results[key]]) for key in results.keys() & first.keys()}
+    return results | {key: rows[~rows.index.duplicated()] for key, rows in joined.items()}
 
 
 def recorded_marks() -> xr.DataArray:

@@ -122,8 +122,8 @@ def test_deprecation_is_reported_once_per_endpoint() -> None:
 
 def test_provenance_is_preserved_by_pandas_operations(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
-    said = transport.provenance([])
-    frame.attrs["provenance"] = said
+    provenance = transport.provenance([])
+    frame.attrs["provenance"] = provenance
     for made in (
         frame["a"],
         frame[frame["a"] > 1],
@@ -131,10 +131,10 @@ def test_provenance_is_preserved_by_pandas_operations(tmp_path: Path) -> None:
         frame.sort_values("b"),
         pickle.loads(pickle.dumps(frame)),
     ):
-        assert attrs_of(made) == {"provenance": said}
-        assert json.loads(json.dumps(made.attrs["provenance"])) == dict(said)
+        assert attrs_of(made) == {"provenance": provenance}
+        assert json.loads(json.dumps(made.attrs["provenance"])) == dict(provenance)
     frame.to_parquet(tmp_path / "frame.parquet")
-    assert pd.read_parquet(tmp_path / "frame.parquet").attrs == {"provenance": dict(said)}
+    assert pd.read_parquet(tmp_path / "frame.parquet").attrs == {"provenance": dict(provenance)}
 
 
 def one_symbol(asked: Asked) -> Reply:
@@ -229,8 +229,8 @@ def answer_of(n: int, **rest: Any) -> DecodedResponse[Any]:
 
 def test_provenance_is_complete_and_serialises_to_json() -> None:
     answers = [answer_of(2, notices=("clamped",)), answer_of(1, synthetic=True, notices=("clamped", "short"))]
-    said = transport.provenance(answers)
-    assert said == {
+    provenance = transport.provenance(answers)
+    assert provenance == {
         "source": "api.example.com",
         "synthetic": True,
         "as_of": "2026-06-30T14:00:30Z",
@@ -241,5 +241,5 @@ def test_provenance_is_complete_and_serialises_to_json() -> None:
         "notices": ["clamped", "short"],
         "attribution": "",
     }
-    assert json.loads(json.dumps(said)) == said
+    assert json.loads(json.dumps(provenance)) == provenance
     assert transport.provenance([])["as_of"] is None

@@ -206,9 +206,9 @@ def test_cached_response_equals_the_response(opened: Open) -> None:
 def test_record_that_decompresses_too_large_is_a_miss() -> None:
     """A right seal does not make 1 GiB of zeros a response of 10 bytes."""
     swollen = cache.dump(head("k", b"0" * 10), b"0" * 10)
-    found = cache.read(swollen, "k")
-    assert found is not None
-    assert found.body == b"0" * 10
+    result = cache.read(swollen, "k")
+    assert result is not None
+    assert result.body == b"0" * 10
     small, large = (pa.compress(b"0" * n, codec="zstd", asbytes=True) for n in (10, 2**24))
     assert small in swollen
     rest = swollen.replace(small, large).partition(b"\n")[2]

@@ -302,16 +302,16 @@ def session() -> Iterator[adapter.KeylessSession]:
 
 
 def test_the_headers_of_a_venue_are_sent_with_each_request() -> None:
-    told: list[str | None] = []
+    messages: list[str | None] = []
 
     def answer(request: Any) -> Reply:
-        told.append(request.headers.get("X-Gate-Size-Decimal"))
+        messages.append(request.headers.get("X-Gate-Size-Decimal"))
         return Reply(BODY)
 
     with serving(answer) as server, closing(adapter.KeylessSession({"X-Gate-Size-Decimal": "1"})) as opened:
         opened.send("GET", f"{server.url}/contracts", {})
         opened.send("GET", f"{server.url}/tickers", {})
-    assert told == ["1", "1"]
+    assert messages == ["1", "1"]
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ def test_eight_requests_run_in_parallel_and_responses_keep_their_order(cache: st
     crowd = Crowd(8)
     with serving(crowd) as server:
         transport.connect(server.url, cache=cache)
-        found = paths(symbols(41))
-        assert [path.split("/")[2] for path in found] == [f"S{n:03}" for n in range(41)]
+        result = paths(symbols(41))
+        assert [path.split("/")[2] for path in result] == [f"S{n:03}" for n in range(41)]
         assert crowd.most == 8
         assert len(server.asked) == 41
 
@@ -93,10 +93,10 @@ def test_error_is_raised_in_order_and_earlier_responses_are_cached() -> None:
     with serving(crowd) as server:
         transport.connect(server.url)
         answers = transport.get_each(OI_TIMESERIES, symbols(9), into=dict[str, str])
-        got = [next(answers).body["path"].split("/")[2] for _ in range(3)]
+        actual = [next(answers).body["path"].split("/")[2] for _ in range(3)]
         with pytest.raises(errors.BadRequest, match="not this one"):
             next(answers)
-        assert got == ["S000", "S001", "S002"]
+        assert actual == ["S000", "S001", "S002"]
         assert len(server.asked) == 9
         for thread in threading.enumerate():
             if thread.name == "derivdata-request":
@@ -126,20 +126,20 @@ def test_waiting_callers_share_response_or_error_and_errors_are_not_cached(
         joiners.wait_for(15 * len(server.asked))
         return next(replies, Reply.json({}))
 
-    told: list[object] = []
+    messages: list[object] = []
 
     def ask(_: int) -> None:
         try:
-            told.append(connection._serve(Request("/x", ()), FUNDING).body)
+            messages.append(connection._serve(Request("/x", ()), FUNDING).body)
         except errors.SchemaError as error:
-            told.append(type(error))
+            messages.append(type(error))
 
     with serving(slow) as server:
         connection = opened(server.url, cache=cache, timing=Timing())
         in_threads(16, ask)
         in_threads(16, ask)
         assert len(server.asked) == 2
-    assert told == [errors.SchemaError] * 16 + [b"{}"] * 16
+    assert messages == [errors.SchemaError] * 16 + [b"{}"] * 16
 
 
 def test_internal_error_is_raised_at_the_caller_without_thread_frames() -> None:

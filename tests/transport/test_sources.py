@@ -258,6 +258,6 @@ def test_errors_sources_and_deprecations_are_escaped_too(recwarn: pytest.Warning
         transport.connect(server.url)
         with pytest.raises(errors.BadRequest, match=r"no\\x1b\[2J such thing"):
             transport.raw("/bad")
-        got = transport.get(FUNDING, {}, into=dict[str, str])
-    assert got.source == r"mine \x1b]0;x"
+        actual = transport.get(FUNDING, {}, into=dict[str, str])
+    assert actual.source == r"mine \x1b]0;x"
     assert [str(w.message) for w in recwarn] == [r"/funding: Deprecation: true; Link: a\x7fb"]

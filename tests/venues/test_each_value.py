@@ -66,12 +66,12 @@ class Told:
 
     def _tables(self, records: Records) -> dict[str, pd.DataFrame]:
         names = [*self.endpoint.tables, "instruments", "intervals"]
-        found = frames(self.venue, records, names, at=times.us(self.now))
+        result = frames(self.venue, records, names, at=times.us(self.now))
         for name in self.endpoint.tables:
-            found[name] = found[name].drop_duplicates([*tables.TABLES[name].key], ignore_index=True)
+            result[name] = result[name].drop_duplicates([*tables.TABLES[name].key], ignore_index=True)
             if name in plausibility.OF_SERIES and not records.states:
-                found[name] = found[name][found[name]["time"] <= self.now]  # the window ends now
-        return found
+                result[name] = result[name][result[name]["time"] <= self.now]  # the window ends now
+        return result
 
     @cached_property
     def asked(self) -> Any:
@@ -97,7 +97,7 @@ class Told:
             return "same"
         if all(map(_is_part, self.tables.values(), told.values())):
             return "missing"
-        fills = [found.get("liquidations_fills", pd.DataFrame()) for found in (self.tables, told)]
+        fills = [result.get("liquidations_fills", pd.DataFrame()) for result in (self.tables, told)]
         return "id" if len(fills[1]) and _but_id(fills[0]).equals(_but_id(fills[1])) else "unseen"
 
     def _is_doubted(self, records: Records, told: dict[str, pd.DataFrame]) -> bool:
@@ -177,22 +177,22 @@ def changes(body: Any, place: Place) -> dict[str, Change]:
     value = at(body, place.steps)
     if not place.steps or (place.steps == ("$",) and not isinstance(value, list)):
         return {}
-    found = changes_of(body, place)
+    result = changes_of(body, place)
     number = None if isinstance(value, list | dict | bool | None) else as_number(value)
     for unit, hour in _STEPS.items():
         if number is not None and 1.3e9 * unit < number < 2e9 * unit:
             later = str(int(number) + hour) if isinstance(value, str) else value + hour
-            found["shift"] = partial(lambda b, _, new: put(b, place.steps, new), new=later)
-    return {name: change for name, change in found.items() if name != "drop"}
+            result["shift"] = partial(lambda b, _, new: put(b, place.steps, new), new=later)
+    return {name: change for name, change in result.items() if name != "drop"}
 
 
 def fields(told: Told) -> Iterator[tuple[str, list[Place]]]:
     """The fields of a body and their places: in some of the rows, of which the reader may use few."""
-    found: dict[str, list[Place]] = {}
+    results: dict[str, list[Place]] = {}
     for place in every_place(told.body, (), ()):
         field = place.field.removeprefix("$").removeprefix(".")
-        found.setdefault(f"{told.venue} {told.endpoint.path} {field}", []).append(place)
-    yield from ((field, places[:_ROWS]) for field, places in found.items())
+        results.setdefault(f"{told.venue} {told.endpoint.path} {field}", []).append(place)
+    yield from ((field, places[:_ROWS]) for field, places in results.items())
 
 
 def outcomes(told: Told, places: list[Place]) -> dict[str, str]:
@@ -264,12 +264,12 @@ def test_every_undetected_change_has_a_reason() -> None:
 
 def found_outcomes() -> dict[str, dict[str, set[str]]]:
     """Outcome of each change of each field, in all bodies of its endpoint."""
-    found: dict[str, dict[str, set[str]]] = {}
+    results: dict[str, dict[str, set[str]]] = {}
     for told in map(told_of, BODIES):
         for field, places in fields(told):
             for change, outcome in outcomes(told, places).items():
-                found.setdefault(field, {}).setdefault(change, set()).add(outcome)
-    return found
+                results.setdefault(field, {}).setdefault(change, set()).add(outcome)
+    return results
 
 
 def unseen_of(found: dict[str, dict[str, set[str]]]) -> dict[str, str]:
@@ -282,10 +282,10 @@ def unseen_of(found: dict[str, dict[str, set[str]]]) -> dict[str, str]:
 
 @pytest.mark.skipif(not SOAK, reason="changes every value of every body: a part of the full loads")
 def test_most_changed_fields_are_detected() -> None:
-    found = found_outcomes()
-    assert unseen_of(found) == UNSEEN
-    seen = {field for field, changes in found.items() if "seen" in set().union(*changes.values())}
-    assert len(UNSEEN.keys() - seen) <= MAX_BLIND * len(found)
+    result = found_outcomes()
+    assert unseen_of(result) == UNSEEN
+    seen = {field for field, changes in result.items() if "seen" in set().union(*changes.values())}
+    assert len(UNSEEN.keys() - seen) <= MAX_BLIND * len(result)
 
 
 if __name__ == "__main__":  # writes the list again, after bodies or relations have changed

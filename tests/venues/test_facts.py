@@ -68,8 +68,8 @@ def test_recorded_bodies_confirm_units_of_main_tables() -> None:
 
 def hold(exchange: str, coin: str, **stated: float) -> None:
     """Compare facts of a coin with the venue's response."""
-    found = {fact: fact_value(exchange, fact, coin, "2026-11-01") for fact in stated}
-    assert found == pytest.approx(stated), (exchange, coin)
+    results = {fact: fact_value(exchange, fact, coin, "2026-11-01") for fact in stated}
+    assert results == pytest.approx(stated), (exchange, coin)
 
 
 def test_facts_equal_the_venues_documentation() -> None:

@@ -80,22 +80,22 @@ def test_payments_and_books_keep_their_dex() -> None:
         _read("hyperliquid", request, nvda, "funding_settlements")
     book = {"coin": "flx:GOLD", "time": 1767225600000}
     book["levels"] = [[{"px": "99", "sz": "1"}], [{"px": "101", "sz": "1"}]]
-    found = dd.venues.read("hyperliquid", "/info l2Book", json.dumps(book))["orderbook_book"]
-    assert set(found["symbol"].astype(str)) == {"flx:GOLD"}
+    result = dd.venues.read("hyperliquid", "/info l2Book", json.dumps(book))["orderbook_book"]
+    assert set(result["symbol"].astype(str)) == {"flx:GOLD"}
 
 
 def test_the_list_of_dexes_is_that_of_the_venue() -> None:
     body = '[null, {"name": "xyz", "fullName": "XYZ"}, {"name": "flx", "fullName": null, "deployer": "0x0"}]'
-    found = dd.venues.read("hyperliquid", "/info perpDexs", body)["dexes"]
-    assert found[["exchange", "dex", "venue"]].values.tolist() == [
+    result = dd.venues.read("hyperliquid", "/info perpDexs", body)["dexes"]
+    assert result[["exchange", "dex", "venue"]].values.tolist() == [
         ["hyperliquid", "flx", "hyperliquid"],
         ["hyperliquid", "xyz", "tradexyz"],
     ]
     names = ["BTC", "flx:GOLD", "xyz:GOLD"]
     listed = json.dumps([{"universe": [{"name": name, "szDecimals": 2}]} for name in names])
     rows = dd.venues.read("hyperliquid", "/info allPerpMetas", listed)["instruments"]
-    found = sorted(rows[["exchange", "symbol"]].astype(str).values.tolist())
-    assert found == [["hyperliquid", "BTC"], ["hyperliquid", "flx:GOLD"], ["tradexyz", "GOLD"]]
+    result = sorted(rows[["exchange", "symbol"]].astype(str).values.tolist())
+    assert result == [["hyperliquid", "BTC"], ["hyperliquid", "flx:GOLD"], ["tradexyz", "GOLD"]]
 
 
 def test_a_pushed_frame_is_read_by_the_listed_contracts_of_each_dex() -> None:
@@ -108,10 +108,10 @@ def test_a_pushed_frame_is_read_by_the_listed_contracts_of_each_dex() -> None:
     listed = pd.DataFrame({"instrument_name": names, "symbol": names})
     listed = listed.assign(exchange="hyperliquid", quote="USD", contract_size=1.0)
     listed = listed.assign(is_inverse=False, is_perpetual=True, is_active=True)
-    found = dd.venues.read(
+    result = dd.venues.read(
         "hyperliquid", "allDexsAssetCtxs", json.dumps(frame), at=AT, context={"instruments": listed}
     )
-    assert found["funding_history"]["symbol"].astype(str).tolist() == names
+    assert result["funding_history"]["symbol"].astype(str).tolist() == names
 
 
 def test_a_file_has_the_same_names_as_an_adapter(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_a_file_has_the_same_names_as_an_adapter(tmp_path: Path) -> None:
     options = {"set": {"interval_hours": "1", "kind": "sampled"}, "unit": "bps_8h"}
     report = import_files("funding_history", file, tmp_path / "archive", **options)
     rows = dd.open_archive(tmp_path / "archive").read("funding_history")
-    found = {tuple(row) for row in rows[["exchange", "symbol", "rate_bps_8h"]].astype(object).to_numpy()}
-    assert found == {
+    results = {tuple(row) for row in rows[["exchange", "symbol", "rate_bps_8h"]].astype(object).to_numpy()}
+    assert results == {
         ("hyperliquid", "flx:GOLD", 1.0), ("tradexyz", "GOLD", 2.0), ("tradexyz", "NVDA", 3.0),
         ("hyperliquid", "GOLD", 4.0),
     }  # fmt: skip

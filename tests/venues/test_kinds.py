@@ -98,10 +98,10 @@ def _read_as(case: dict[str, Any], path: str) -> list[str]:
         rows = venues._rows(endpoint, reading)
         if not any(getattr(rows, kind) for kind in _KINDS):
             return []
-        found = venues._tabulate(endpoint, reading, rows)
+        result = venues._tabulate(endpoint, reading, rows)
     except (SchemaError, VenueError):
         return []
-    return [name for name, frame in found.items() if len(frame)]
+    return [name for name, frame in result.items() if len(frame)]
 
 
 _KINDS = [

@@ -120,26 +120,26 @@ def test_damaged_body_never_gives_a_wrong_row(name: str) -> None:
     told, wrong = told_of(name), {}
     allowed = [place for request, place in MAY_DIFFER.items() if re.match(request, told.request)]
     for damage, changed in _damaged(told.body["$"]):
-        found = _read(told, json.dumps(changed))
-        if found is not None and not any(re.search(place, damage) for place in allowed):
-            wrong[damage] = _wrong_rows(told.honest, found)[:2]
+        result = _read(told, json.dumps(changed))
+        if result is not None and not any(re.search(place, damage) for place in allowed):
+            wrong[damage] = _wrong_rows(told.honest, result)[:2]
     assert {damage: rows for damage, rows in wrong.items() if rows} == {}
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_that_ends_early_is_refused(name: str) -> None:
-    told = told_of(name)
-    text = json.dumps(told.body["$"])
+    result = told_of(name)
+    text = json.dumps(result.body["$"])
     for cut in sorted({1, len(text) // 3, len(text) // 2, len(text) - 1}):
-        assert _read(told, text[:cut]) is None
+        assert _read(result, text[:cut]) is None
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_the_order_of_fields_does_not_matter(name: str) -> None:
-    told = told_of(name)
-    turned = told.read(_turned(told.body["$"]))
+    result = told_of(name)
+    turned = result.read(_turned(result.body["$"]))
     for member in fields(turned):
-        before, after = getattr(told.honest, member.name), getattr(turned, member.name)
+        before, after = getattr(result.honest, member.name), getattr(turned, member.name)
         if isinstance(before, list):
             before, after = sorted(before, key=repr), sorted(after, key=repr)
         assert after == before

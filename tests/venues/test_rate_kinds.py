@@ -38,20 +38,20 @@ PREDICTED = [["BTC", [["BinPerp", BINANCE], ["HlPerp", OWN], ["BybitPerp", None]
 
 
 def test_predictions_of_hyperliquid_are_of_the_venue_that_each_names() -> None:
-    found = rates("hyperliquid", "/info predictedFundings", PREDICTED, "2026-09-03T17:30Z")
-    assert rows(found) == {
+    result = rates("hyperliquid", "/info predictedFundings", PREDICTED, "2026-09-03T17:30Z")
+    assert rows(result) == {
         "binance predicted": (0.9858, 0.00009858, at("2026-09-04T00:00")),
         "hyperliquid predicted": (96.213968, 0.001202675, at("2026-09-03T18:00")),
     }
-    assert found["time"].tolist() == [at("2026-09-03T17:30")] * 2
-    assert found["interval_hours"].tolist() == [8.0, 1.0]
+    assert result["time"].tolist() == [at("2026-09-03T17:30")] * 2
+    assert result["interval_hours"].tolist() == [8.0, 1.0]
 
 
 def test_a_settlement_that_is_past_is_not_stated() -> None:
     """The venue's own is then the next whole hour; of another venue it is not known."""
-    found = rates("hyperliquid", "/info predictedFundings", PREDICTED, "2026-09-04T00:00Z")
-    assert found.set_index("exchange")["settlement_time"]["hyperliquid"] == at("2026-09-04T01:00")
-    assert found.set_index("exchange")["settlement_time"].isna()["binance"]
+    result = rates("hyperliquid", "/info predictedFundings", PREDICTED, "2026-09-04T00:00Z")
+    assert result.set_index("exchange")["settlement_time"]["hyperliquid"] == at("2026-09-04T01:00")
+    assert result.set_index("exchange")["settlement_time"].isna()["binance"]
 
 
 def test_a_prediction_without_an_interval_is_of_an_hour_on_the_venue_itself() -> None:
@@ -60,16 +60,16 @@ def test_a_prediction_without_an_interval_is_of_an_hour_on_the_venue_itself() ->
     other = {"fundingRate": "0.0001", "nextFundingTime": 1788480000000}
     body = [["BTC", [["BinPerp", other], ["HlPerp", own]]]]
     with pytest.warns(DataNotice, match="the interval of the rate of BinPerp is not stated"):
-        found = rates("hyperliquid", "/info predictedFundings", body, "2026-09-03T17:30Z")
-    assert rows(found) == {"hyperliquid predicted": (1.0, 0.0000125, at("2026-09-03T18:00"))}
-    assert found["interval_hours"].tolist() == [1.0]
+        result = rates("hyperliquid", "/info predictedFundings", body, "2026-09-03T17:30Z")
+    assert rows(result) == {"hyperliquid predicted": (1.0, 0.0000125, at("2026-09-03T18:00"))}
+    assert result["interval_hours"].tolist() == [1.0]
 
 
 def test_an_unknown_venue_is_left_out_with_a_notice() -> None:
     body = [["BTC", [["BinPerp", BINANCE], ["HlPerp", OWN], ["NewPerp", BINANCE]]]]
     with pytest.warns(DataNotice, match="NewPerp is not a known venue"):
-        found = rates("hyperliquid", "/info predictedFundings", body, "2026-09-03T17:30Z")
-    assert len(found) == 2
+        result = rates("hyperliquid", "/info predictedFundings", body, "2026-09-03T17:30Z")
+    assert len(result) == 2
 
 
 def test_okx_states_the_last_the_next_and_the_rate_after_it() -> None:
@@ -99,15 +99,15 @@ def test_kucoin_states_the_next_and_a_prediction_without_its_settlement() -> Non
         "symbol": ".XBTUSDTMFPI8H", "granularity": 28800000, "timePoint": 1748462400000, "value": 6.1e-05,
         "predictedValue": 0.000109, "fundingTime": 1748491200000,
     }  # fmt: skip
-    found = rates(
+    result = rates(
         "kucoin",
         "/api/v1/funding-rate/XBTUSDTM/current",
         {"code": "200000", "data": row},
         "2025-05-28T21:00Z",
     )
-    assert rows(found)["kucoin next"] == (0.61, 0.000061, at("2025-05-29T04:00"))
-    assert rows(found)["kucoin predicted"][:2] == (1.09, 0.000109)
-    assert found["settlement_time"].isna().tolist() == [False, True]
+    assert rows(result)["kucoin next"] == (0.61, 0.000061, at("2025-05-29T04:00"))
+    assert rows(result)["kucoin predicted"][:2] == (1.09, 0.000109)
+    assert result["settlement_time"].isna().tolist() == [False, True]
 
 
 def test_huobi_states_the_next_and_its_estimate_of_the_one_after() -> None:
@@ -117,8 +117,8 @@ def test_huobi_states_the_next_and_its_estimate_of_the_one_after() -> None:
         "contract_code": "BTC-USD", "funding_time": "1603872000000", "next_funding_time": "1603900800000",
     }  # fmt: skip
     body = {"status": "ok", "data": row, "ts": 1603866304635}
-    found = rates("huobi", "/swap-api/v1/swap_batch_funding_rate?contract_code=BTC-USD", body)
-    assert rows(found) == {
+    result = rates("huobi", "/swap-api/v1/swap_batch_funding_rate?contract_code=BTC-USD", body)
+    assert rows(result) == {
         "huobi predicted": (1.0, 0.0001, at("2020-10-28T16:00")),
         "huobi next": (-3.6236, -0.00036236, at("2020-10-28T08:00")),
     }
@@ -132,14 +132,14 @@ def test_a_running_rate_with_its_settlement_is_the_next() -> None:
     }  # fmt: skip
     body = json.dumps([row])
     context = {"interval_hours": 4.0}
-    found = venues.read("binance", "/fapi/v1/premiumIndex", body, context=context)["funding_rates"]
-    assert rows(found) == {"binance next": (4.0, 0.0002, at("2026-09-04T00:00"))}
+    result = venues.read("binance", "/fapi/v1/premiumIndex", body, context=context)["funding_rates"]
+    assert rows(result) == {"binance next": (4.0, 0.0002, at("2026-09-04T00:00"))}
 
 
 def test_kinds_are_never_mixed_in_one_panel() -> None:
-    found = rates("hyperliquid", "/info predictedFundings", PREDICTED, "2026-09-03T17:30Z")
-    later = found.assign(rate_kind="settled", time=at("2026-09-03T18:00"))
-    both = pd.concat([found.astype({"rate_kind": "str"}), later], ignore_index=True)
+    result = rates("hyperliquid", "/info predictedFundings", PREDICTED, "2026-09-03T17:30Z")
+    later = result.assign(rate_kind="settled", time=at("2026-09-03T18:00"))
+    both = pd.concat([result.astype({"rate_kind": "str"}), later], ignore_index=True)
     with pytest.raises(
         ValueError, match="the table mixes predicted and settled: keep the rows of one rate_kind"
     ):

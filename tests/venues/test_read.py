@@ -44,8 +44,8 @@ CASES = [*TYPED, *(case for case in CORPUS if case["venue"] not in _OTHERS)]
 
 def context_of(case: dict[str, Any]) -> dict[str, Any]:
     """Values of other responses, and the rows of frames."""
-    told: dict[str, Any] = case.get("context", {})
-    return {name: pd.DataFrame(value) if isinstance(value, list) else value for name, value in told.items()}
+    result: dict[str, Any] = case.get("context", {})
+    return {name: pd.DataFrame(value) if isinstance(value, list) else value for name, value in result.items()}
 
 
 def _named(record: Any, path: str) -> Any:
@@ -66,7 +66,7 @@ def _differences(case: dict[str, Any]) -> list[str]:
     endpoint, reading = venues._opened(*request, **told)
     assert endpoint is not None
     rows = venues._rows(endpoint, reading)
-    found = venues._tabulate(endpoint, reading, rows, only={p.partition(".")[0] for p in case["expected"]})
+    result = venues._tabulate(endpoint, reading, rows, only={p.partition(".")[0] for p in case["expected"]})
     wrong = []
     reasons = [why.rpartition(": ")[2] for why in rows.omitted]
     if reasons != case.get("left_out", []):
@@ -75,17 +75,19 @@ def _differences(case: dict[str, Any]) -> list[str]:
         table, _, column = place.partition(".")
         if table == "records":
             kind, _, path = column.partition(".")
-            got = [_named(record, path) for record in getattr(rows, kind)]
+            actual = [_named(record, path) for record in getattr(rows, kind)]
         else:
-            got = found[table][column].tolist()
+            actual = result[table][column].tolist()
         if isinstance(values[0], str):
-            is_equal = sorted(map(str, got)) == values
+            is_equal = sorted(map(str, actual)) == values
         else:
-            wanted, real = (np.array(row, dtype=float) for row in (values, got))
-            is_equal = wanted.shape == real.shape and np.allclose(real, wanted, 1e-12, 0.0, equal_nan=True)
+            expected, real = (np.array(row, dtype=float) for row in (values, actual))
+            is_equal = expected.shape == real.shape and np.allclose(
+                real, expected, 1e-12, 0.0, equal_nan=True
+            )
         if not is_equal:
-            wrong.append(f"{place}: expected {values}, got {got}")
-        if table != "records" and set(found[table]["exchange"]) != {case["venue"]}:
+            wrong.append(f"{place}: expected {values}, got {actual}")
+        if table != "records" and set(result[table]["exchange"]) != {case["venue"]}:
             wrong.append(f"{table}: of another venue")
     return [f"{case['request']} ({case.get('origin', case.get('why'))}): {text}" for text in wrong]
 
@@ -116,8 +118,8 @@ def test_each_body_of_the_corpus_says_where_it_is_from() -> None:
     ],
 )
 def test_null_is_a_part_of_a_history_without_payments(exchange: str, request_: str, code: object) -> None:
-    found = dd.venues.read(exchange, request_, json.dumps({"code": code, "data": None}), at=AT)
-    assert found["funding_settlements"].empty
+    result = dd.venues.read(exchange, request_, json.dumps({"code": code, "data": None}), at=AT)
+    assert result["funding_settlements"].empty
 
 
 def test_an_interval_that_no_venue_pays_at_is_left_out() -> None:
@@ -130,12 +132,12 @@ def test_an_interval_that_no_venue_pays_at_is_left_out() -> None:
     ]
     body = {"retCode": 0, "result": {"category": "linear", "list": rows}}
     with pytest.warns(dd.errors.DataNotice, match=r"impossible values: ETHUSDT: hours 0\.133333"):
-        found = dd.venues.read(
+        result = dd.venues.read(
             "bybit", "/v5/market/instruments-info?category=linear", json.dumps(body), at=AT
         )
-    hours = found["intervals"].set_index("symbol")["interval_hours"]
+    hours = result["intervals"].set_index("symbol")["interval_hours"]
     assert hours.to_dict() == {"BTC": 8.0, "SOL": 6.0}
-    assert set(found["instruments"]["symbol"]) == {"BTC", "ETH", "SOL"}
+    assert set(result["instruments"]["symbol"]) == {"BTC", "ETH", "SOL"}
 
 
 def test_bitmex_states_a_day_as_the_second_of_january() -> None:
@@ -152,9 +154,9 @@ def test_prices_of_options_are_in_coin_where_they_are_settled_in_coin() -> None:
            "estimated_delivery_price": 50_000.0}  # fmt: skip
     rows = [{**row, "instrument_name": f"{base}-27MAR26-50000-C"} for base in ("BTC", "BTC_USDC")]
     path = "/public/get_book_summary_by_currency?currency=BTC&kind=option"
-    found = dd.venues.read("deribit", path, json.dumps({"result": rows}))["options_snapshot"]
-    found = found.set_index("instrument_name")
-    inverse, linear = found.loc["BTC-27MAR26-50000-C"], found.loc["BTC_USDC-27MAR26-50000-C"]
+    result = dd.venues.read("deribit", path, json.dumps({"result": rows}))["options_snapshot"]
+    result = result.set_index("instrument_name")
+    inverse, linear = result.loc["BTC-27MAR26-50000-C"], result.loc["BTC_USDC-27MAR26-50000-C"]
     assert (inverse["bid_coin"], inverse["mark_coin"], inverse["index_price_usd"]) == (0.04, 0.041, 50_000.0)
     assert np.isnan(inverse["ask_coin"])
     assert np.isnan(inverse["bid_usd"])
@@ -183,8 +185,8 @@ def test_older_interval_is_used_if_the_next_payment_agrees(exchange, stated, min
         path = "/linear-swap-api/v1/swap_batch_funding_rate"
         row = {"contract_code": "LPT-USDT", "funding_rate": "0.0001", "funding_time": str(due)}
         body = json.dumps({"status": "ok", "ts": now, "data": [row]})
-    found = dd.venues.read(exchange, path, body, context={"interval_hours": stated})["funding_history"]
-    assert found["rate_bps_8h"].tolist() == wanted
+    result = dd.venues.read(exchange, path, body, context={"interval_hours": stated})["funding_history"]
+    assert result["rate_bps_8h"].tolist() == wanted
 
 
 ERRORS = [
@@ -351,16 +353,16 @@ def test_a_snapshot_of_nado_is_the_state_at_the_end_of_its_hour() -> None:
         }
         for number, before in enumerate(seconds_before)
     ]
-    found = dd.venues.read(
+    result = dd.venues.read(
         "nado",
         "/v1?market_snapshots.product_ids[]=2",
         json.dumps({"snapshots": snapshots}),
         at="2026-03-02T08:30:00Z",
         context={"instruments": pd.DataFrame([listed])},
     )
-    assert found["oi_history"]["time"].dt.hour.tolist() == [4, 5, 6, 7]
-    assert found["oi_history"]["oi_usd"].tolist() == [6.0, 7.0, 8.0, 9.0]
-    assert found["funding_settlements"]["time"].dt.hour.tolist() == [3, 4, 5, 6, 8]
+    assert result["oi_history"]["time"].dt.hour.tolist() == [4, 5, 6, 7]
+    assert result["oi_history"]["oi_usd"].tolist() == [6.0, 7.0, 8.0, 9.0]
+    assert result["funding_settlements"]["time"].dt.hour.tolist() == [3, 4, 5, 6, 8]
 
 
 @pytest.mark.parametrize(
@@ -421,10 +423,10 @@ def test_usdt_quote_is_preferred() -> None:
         {**PREMIUM, "symbol": s, "lastFundingRate": r}
         for s, r in (("BTCUSDC", "0.0003"), ("BTCUSDT", "0.0001"))
     ]
-    found = dd.venues.read(
+    result = dd.venues.read(
         "binance", "/fapi/v1/premiumIndex", json.dumps(rows), context={"interval_hours": 8}
     )
-    assert found["funding_history"]["rate_bps_8h"].tolist() == [1.0]
+    assert result["funding_history"]["rate_bps_8h"].tolist() == [1.0]
 
 
 def test_a_contract_that_no_one_names_and_an_unknown_venue_or_path_are_refused() -> None:
@@ -459,19 +461,19 @@ def test_an_x_perp_of_okx_is_a_linear_perpetual_and_no_dated_future() -> None:
     }  # fmt: skip
     of_all = {"code": "0", "data": [rate, {**rate, "instId": "BTC-USDT-SWAP", "instType": "SWAP"}]}
     path = "/api/v5/public/funding-rate"
-    found = dd.venues.read("okx", path, json.dumps(of_all))["funding_history"]
-    assert found["symbol"].tolist() == ["BTC"]
+    result = dd.venues.read("okx", path, json.dumps(of_all))["funding_history"]
+    assert result["symbol"].tolist() == ["BTC"]
     for request, body in (
         (f"{path}?instId={X_PERP}", {"code": "0", "data": [rate]}),
         ("funding-rate", {"arg": {"channel": "funding-rate", "instId": X_PERP}, "data": [rate]}),
     ):
-        found = dd.venues.read("okx", request, json.dumps(body))["funding_history"]
-        assert found[["symbol", "rate_bps_8h"]].to_numpy().tolist() == [["SUI", 2.0]]
+        result = dd.venues.read("okx", request, json.dumps(body))["funding_history"]
+        assert result[["symbol", "rate_bps_8h"]].to_numpy().tolist() == [["SUI", 2.0]]
     marks = [{"instId": name, "instType": "FUTURES", "markPx": "0.82", "ts": str(MS)}
              for name in (X_PERP, "BTC-USD_UM-261225")]  # fmt: skip
     body = json.dumps({"code": "0", "data": marks})
-    found = dd.venues.read("okx", "/api/v5/public/mark-price?instType=FUTURES", body)["futures_history"]
-    assert found["instrument_name"].tolist() == ["BTC-USD_UM-261225"]
+    result = dd.venues.read("okx", "/api/v5/public/mark-price?instType=FUTURES", body)["futures_history"]
+    assert result["instrument_name"].tolist() == ["BTC-USD_UM-261225"]
 
 
 def test_the_list_of_okx_states_an_x_perp_with_its_last_day() -> None:
@@ -494,8 +496,8 @@ def test_a_pushed_change_of_a_future_of_bybit_has_its_expiry() -> None:
     whole = {**row, "lastPrice": "50000", "deliveryTime": "2026-03-27T08:00:00Z"}
     for kind, data in (("snapshot", whole), ("delta", row)):
         frame = {"topic": "tickers.BTC-27MAR26", "type": kind, "ts": MS, "data": data}
-        told = venues.records("bybit", "tickers.BTC-27MAR26", json.dumps(frame), at=AT)
-        item = told.states[0].instrument
+        result = venues.records("bybit", "tickers.BTC-27MAR26", json.dumps(frame), at=AT)
+        item = result.states[0].instrument
         assert item.expiry is not None
         assert pd.Timestamp(item.expiry, unit="us") == pd.Timestamp("2026-03-27T08:00")
         assert not item.perpetual

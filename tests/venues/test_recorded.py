@@ -105,11 +105,11 @@ def listed() -> list[dict[str, str]]:
 @cache
 def expected() -> dict[str, list[dict[str, str]]]:
     """Rows of expected.csv by file."""
-    found: dict[str, list[dict[str, str]]] = {}
+    results: dict[str, list[dict[str, str]]] = {}
     with shared_path("data/venues/expected.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            found.setdefault(row["file"], []).append(row)
-    return found
+            results.setdefault(row["file"], []).append(row)
+    return results
 
 
 def body_of(file: str) -> bytes:
@@ -190,24 +190,24 @@ def test_recorded_body_gives_rows_of_hand_calculation(file: str) -> None:
             pd.testing.assert_frame_equal(frame, table.conform(frame))
     records = read(file, venues.records)
     for row in rows:
-        found = _value(frames, row) if row["table"] else _fact(frames, records, row)
+        result = _value(frames, row) if row["table"] else _fact(frames, records, row)
         where = f"{row['table']} {row['symbol']} {row['column']}: {row['why']}"
         if row["value"] == "":
-            assert pd.isna(found), where
+            assert pd.isna(result), where
             continue
         try:
             wanted: Any = float(row["value"])
         except ValueError:
             wanted = row["value"]
-            found = (
-                found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-                if isinstance(found, pd.Timestamp)
-                else found
+            result = (
+                result.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+                if isinstance(result, pd.Timestamp)
+                else result
             )
-            assert found == wanted, where
+            assert result == wanted, where
         else:
             tolerance = APPROXIMATE.get((file, row["column"]), 1e-9)
-            assert found == pytest.approx(wanted, rel=tolerance), where
+            assert result == pytest.approx(wanted, rel=tolerance), where
 
 
 def _value(frames: dict[str, pd.DataFrame], row: dict[str, str]) -> Any:

@@ -67,8 +67,8 @@ def test_usual_series_give_no_notice() -> None:
 @pytest.mark.parametrize("factor", [8.0, 100.0, 1e3, -1.0])
 def test_the_interest_in_two_units_or_of_two_signs_is_named(factor: float) -> None:
     wrong = [*MIXED, *(factor * rate for rate in MIXED)]
-    found = list(series_doubts("binance", "funding_settlements", payments(wrong, "XRP")))
-    assert any("repeats two values" in text for text in found)
+    result = list(series_doubts("binance", "funding_settlements", payments(wrong, "XRP")))
+    assert any("repeats two values" in text for text in result)
 
 
 def test_rates_above_the_cap_that_the_venue_stated_are_named() -> None:

@@ -53,9 +53,9 @@ def test_usual_sizes_are_not_named() -> None:
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_recorded_bodies_have_plausible_sizes(path: Path) -> None:
-    found = []
+    results = []
     for case in json.loads(path.read_text("utf-8")):
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 dd.venues.read(
@@ -68,5 +68,5 @@ def test_recorded_bodies_have_plausible_sizes(path: Path) -> None:
             except (DerivdataError, ValueError):
                 continue
         words = r"more coins than exist|above its strike|another coin or unit|as large$"
-        found += [str(each.message) for each in said if re.search(words, str(each.message))]
-    assert found == []
+        results += [str(each.message) for each in caught if re.search(words, str(each.message))]
+    assert results == []

@@ -178,10 +178,10 @@ REASONS: dict[str, str] = {
 
 
 def read(venue: str, request: str, body: Any) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         frames = dd.venues.read(venue, request, json.dumps(body), at=AT)
-    return frames, [str(each.message) for each in said]
+    return frames, [str(each.message) for each in caught]
 
 
 def changed(change: Callable[[list[Any]], None], body: Any) -> Any:
@@ -218,10 +218,10 @@ def outcome(name: str, change: Callable[[list[Any]], None]) -> str:
 
 def test_wrong_bodies_are_detected_or_listed() -> None:
     """At most one change in twenty is undetected, and each of these is listed with its reason."""
-    found = {
+    results = {
         f"{name}: {title}": outcome(name, change) for name in BODIES for title, change in CHANGES.items()
     }
-    made = {title: kind for title, kind in found.items() if kind != "unfit"}
+    made = {title: kind for title, kind in results.items() if kind != "unfit"}
     silent = [title for title, kind in made.items() if kind == "silent"]
     assert len(made) >= 200
     assert silent == list(REASONS)

@@ -41,8 +41,8 @@ def rates() -> xr.DataArray:
 def settled() -> xr.DataArray:
     values = np.random.default_rng(1).normal(size=(3, 48))
     times = pd.date_range("2026-06-14", periods=48, freq="8h", unit="us")
-    found = panel("rate_bps_8h", values, {**RATE, "kind": "settled"}, times)
-    return found.assign_coords(interval_hours=8.0)
+    result = panel("rate_bps_8h", values, {**RATE, "kind": "settled"}, times)
+    return result.assign_coords(interval_hours=8.0)
 
 
 @functools.cache
@@ -182,8 +182,8 @@ def later_surface() -> xr.Dataset:
 
 @functools.cache
 def fitted() -> xr.Dataset:
-    found = quotes()
-    return smile.fit(found["log_moneyness"], found["iv"], found["year_fraction"])
+    result = quotes()
+    return smile.fit(result["log_moneyness"], result["iv"], result["year_fraction"])
 
 
 @functools.cache
