@@ -28,7 +28,7 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Open an address and return the page; fail if its console has messages."""
     contexts, errors = [], []
 

@@ -47,8 +47,8 @@ def column(page: Any, place: int) -> list[str]:
     return cells
 
 
-def test_tables_sort_by_number_and_by_name(address: str, opened: Callable[..., Any]) -> None:
-    page = opened(address)
+def test_tables_sort_by_number_and_by_name(address: str, open_page: Callable[..., Any]) -> None:
+    page = open_page(address)
     rate, venue = (
         page.locator("#funding").get_by_role("button", name=name, exact=True).first
         for name in ("mean [bps/8h]", "venue")
@@ -62,8 +62,8 @@ def test_tables_sort_by_number_and_by_name(address: str, opened: Callable[..., A
     assert column(page, 1) == ["zo", "okx", "bybit", "binance", "aster"]
 
 
-def test_a_table_is_copied_as_csv(address: str, opened: Callable[..., Any]) -> None:
-    page = opened(address)
+def test_a_table_is_copied_as_csv(address: str, open_page: Callable[..., Any]) -> None:
+    page = open_page(address)
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     page.locator("#funding").get_by_role("button", name="Copy as CSV").first.click()
     page.get_by_role("button", name="Copied").wait_for()
@@ -73,8 +73,8 @@ def test_a_table_is_copied_as_csv(address: str, opened: Callable[..., Any]) -> N
     assert len(rows) == 6
 
 
-def test_links_lead_to_sections_and_no_file_is_loaded(address: str, opened: Callable[..., Any]) -> None:
-    page = opened("about:blank")
+def test_links_lead_to_sections_and_no_file_is_loaded(address: str, open_page: Callable[..., Any]) -> None:
+    page = open_page("about:blank")
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.goto(address)
@@ -87,9 +87,9 @@ def test_links_lead_to_sections_and_no_file_is_loaded(address: str, opened: Call
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_has_contrast_and_controls_have_names(
-    address: str, dark: bool, opened: Callable[..., Any]
+    address: str, dark: bool, open_page: Callable[..., Any]
 ) -> None:
-    page = opened(address, dark=dark)
+    page = open_page(address, dark=dark)
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(18, 22, 28)") is dark
     assert page.evaluate("document.documentElement.lang") == "en"
@@ -97,14 +97,14 @@ def test_text_has_contrast_and_controls_have_names(
     assert checks.violations(page) == []
 
 
-def test_text_of_figures_is_legible_on_a_phone(address: str, opened: Callable[..., Any]) -> None:
-    page = opened(address, width=390)
+def test_text_of_figures_is_legible_on_a_phone(address: str, open_page: Callable[..., Any]) -> None:
+    page = open_page(address, width=390)
     assert page.locator("figure svg text").count() > 20
     assert page.evaluate(checks.SMALL, checks.LEGIBLE) == []
 
 
-def test_page_does_not_scroll_sideways(address: str, opened: Callable[..., Any]) -> None:
-    page = opened(address)
+def test_page_does_not_scroll_sideways(address: str, open_page: Callable[..., Any]) -> None:
+    page = open_page(address)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert checks.overflow(page) == {}
     assert checks.inner_overflow(page) == []
@@ -113,8 +113,8 @@ def test_page_does_not_scroll_sideways(address: str, opened: Callable[..., Any])
     assert label == '"venue"', "on a phone each cell names its column"
 
 
-def test_printed_pages_do_not_cut_figures(address: str, opened: Callable[..., Any]) -> None:
-    page = opened(address, width=A4["width"], dark=True)
+def test_printed_pages_do_not_cut_figures(address: str, open_page: Callable[..., Any]) -> None:
+    page = open_page(address, width=A4["width"], dark=True)
     page.emulate_media(media="print")
     assert (
         page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--paper')") == "#ffffff"

@@ -36,8 +36,8 @@ def cells(page: Any, heading: str) -> list[list[str]]:
     return [row.locator("td").all_text_contents() for row in table.locator("tbody tr").all()]
 
 
-def test_status_page_states_the_age_of_each_venue(address: str, opened: Callable[..., Any]) -> None:
-    page = opened(address)
+def test_status_page_states_the_age_of_each_venue(address: str, open_page: Callable[..., Any]) -> None:
+    page = open_page(address)
     names = page.locator("table").first.locator("th").all_text_contents()
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in cells(page, "Freshness")}
     assert rows["okx"]["funding_history"] == "3.0 h"
@@ -67,11 +67,11 @@ def test_venue_silent_for_two_days_is_late_not_removed(tmp_path: Path) -> None:
     ]
 
 
-def test_widest_spread_is_highest_minus_lowest_rate(tmp_path: Path, opened: Callable[..., Any]) -> None:
+def test_widest_spread_is_highest_minus_lowest_rate(tmp_path: Path, open_page: Callable[..., Any]) -> None:
     """BTC: 0 on aster, 8 on zo. ETH is on one venue only and has no spread."""
     local = service.start(known_archive.write(tmp_path / "a"), page=True)
     try:
-        page = opened(f"{local.url}/status")
+        page = open_page(f"{local.url}/status")
         assert cells(page, "Widest funding") == [["BTC", "8.00", "aster (+0.00)", "zo (+8.00)"]]
         assert page.locator("meta[http-equiv=refresh]").get_attribute("content") == "30"
     finally:
@@ -80,9 +80,9 @@ def test_widest_spread_is_highest_minus_lowest_rate(tmp_path: Path, opened: Call
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_status_page_is_readable_on_every_screen(
-    address: str, dark: bool, opened: Callable[..., Any]
+    address: str, dark: bool, open_page: Callable[..., Any]
 ) -> None:
-    page = opened(address, dark=dark)
+    page = open_page(address, dark=dark)
     assert checks.overflow(page) == {}
     assert page.locator("script").count() == 0
     assert checks.violations(page, allowed=("meta-refresh",)) == [], "to refresh itself is what it is for"
@@ -100,10 +100,12 @@ SIX = {
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_status_page_does_not_scroll_sideways_or_break_names(dark: bool, opened: Callable[..., Any]) -> None:
+def test_status_page_does_not_scroll_sideways_or_break_names(
+    dark: bool, open_page: Callable[..., Any]
+) -> None:
     """Six columns fit a tablet; on a phone a row is a block of named cells that have a value."""
     rows = [[venue, *("0 min" if venue == SIX[table] else "–" for table in SIX)] for venue in SIX.values()]
-    page = opened("about:blank", dark=dark)
+    page = open_page("about:blank", dark=dark)
     style = Path(pages.__file__).with_name("status.css").read_text(encoding="utf-8")
     page.set_content(
         f"<!doctype html><html lang=en><style>{style}</style><body>"

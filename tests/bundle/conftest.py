@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from derivdata.client import transport
-from tests.transport.server import NOON, Asked, Reply, Server, serving
+from tests.transport.server import NOON, ReceivedRequest, Reply, Server, serving
 
 KEY = "k-90c1d7-not-a-real-one"
 
@@ -30,11 +30,11 @@ class Service:
     headers: dict[str, str] = field(default_factory=dict)
     server: Server | None = None
 
-    def __call__(self, asked: Asked) -> Reply:
-        url = urlsplit(asked.path)
+    def __call__(self, request: ReceivedRequest) -> Reply:
+        url = urlsplit(request.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         if url.path != "/funding/historical":
-            return Reply.json({"path": asked.path, **self.extra}, date=self.date, headers=self.headers)
+            return Reply.json({"path": request.path, **self.extra}, date=self.date, headers=self.headers)
         if query["symbol"] not in self.rates:
             return Reply.json({"error": "no such symbol"}, status=404, date=self.date)
         hours = pd.date_range(query["start"], periods=2, freq="h").strftime("%Y-%m-%dT%H:%M:%SZ")

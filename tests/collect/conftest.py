@@ -30,7 +30,7 @@ def fakes(request: pytest.FixtureRequest, clock: SimulatedClock, monkeypatch: py
 
 
 @pytest.fixture
-def made(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> Callable[..., Collector]:
+def make_collector(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> Callable[..., Collector]:
     """Make a collector of some venues into the archive, without histories unless symbols are named."""
 
     def collector(*venues: str, **options: Any) -> Collector:

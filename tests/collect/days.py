@@ -148,7 +148,7 @@ def collect_until(
     return minutes
 
 
-def hold_settlements(
+def assert_settlements_equal_truth(
     archive: Archive, fakes: Fakes, venues: Sequence[str], first: pd.Timestamp, end: pd.Timestamp
 ) -> int:
     """Hold the payments of a window to the truth, row for row; return how many there are."""
@@ -168,7 +168,7 @@ def hold_settlements(
     return count
 
 
-def hold_open_interest(
+def assert_open_interest_equals_truth(
     archive: Archive, fakes: Fakes, venues: Sequence[str], first: pd.Timestamp, end: pd.Timestamp
 ) -> int:
     """Hold open interest to the truth, and each five minutes to a poll or a row of the history."""
@@ -203,7 +203,7 @@ def answered_minutes(
     }
 
 
-def hold_minutes(
+def assert_minutes_equal_ledger(
     archive: Archive,
     venues: Sequence[str],
     first: pd.Timestamp,

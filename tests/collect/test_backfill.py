@@ -12,7 +12,7 @@ import pytest
 from derivdata.sources.archive import Archive
 from derivdata.sources.venues.registry import VENUES
 from derivdata.tables.contracts import HIP3_DEXES as DEXES
-from tests.collect.days import hold_settlements
+from tests.collect.days import assert_settlements_equal_truth
 from tests.collect.fakes import SYMBOLS, Fakes
 from tests.venues.test_budgets import used
 
@@ -35,7 +35,7 @@ def test_backfilled_month_of_settlements_equals_the_truth(exchange, fill, archiv
     done = fill("funding_settlements", exchange, **options)
     assert done.failed == []
     first = pd.Timestamp(_REACH.get(exchange, START), tz="UTC")
-    hold_settlements(archive, fakes, [exchange], first, MONTH[1])
+    assert_settlements_equal_truth(archive, fakes, [exchange], first, MONTH[1])
     assert used(fakes.log)[exchange] <= 0.25
     again = fill("funding_settlements", exchange, **options)
     assert again.written == {}  # the ledger knows what was asked
@@ -68,7 +68,7 @@ def test_interrupted_walk_writes_no_rows_and_is_requested_again(fill, archive, f
     ledger = archive.requests().set_index("symbol")
     assert ledger["answered"].to_dict() == {"BTC": False, "ETH": True}
     assert fill("funding_settlements", "bybit").failed == []
-    hold_settlements(archive, fakes, ["bybit"], *MONTH)
+    assert_settlements_equal_truth(archive, fakes, ["bybit"], *MONTH)
 
 
 def test_invalid_row_rejects_only_its_page_which_is_requested_again(fill, archive, fakes) -> None:
@@ -137,7 +137,7 @@ def test_only_windows_missing_from_the_ledger_are_requested(
     ten = pd.Timestamp("2026-01-10", tz="UTC").timestamp() * 1000
     assert requests
     assert all(float(params["endTime"]) <= ten for params in requests)
-    hold_settlements(archive, fakes, ["binance"], *MONTH)
+    assert_settlements_equal_truth(archive, fakes, ["binance"], *MONTH)
 
 
 @pytest.mark.parametrize("apart", [30, 300])

@@ -53,10 +53,12 @@ def _stored(archive: Archive) -> pd.DataFrame:
     return archive.read("oi_history", *DAY).set_index(["exchange", "symbol"])
 
 
-def test_polls_store_one_contract_and_the_sum_of_all(made: Any, archive: Archive, okx: Fakes) -> None:
+def test_polls_store_one_contract_and_the_sum_of_all(
+    make_collector: Any, archive: Archive, okx: Fakes
+) -> None:
     """At a mark of 50,050: 1,353 BTC in USDT, 2 million USD in USDC, and 50 contracts of 100 USD."""
     assert dict(okx.states())["BTC"][1:] == (1353.0, 50_050.0)
-    made("okx", "bybit").once()
+    make_collector("okx", "bybit").once()
     rows = _stored(archive)
     linear = 1353 * 50_050.0
     assert rows["oi_usd"].tolist() == [linear] * 4
@@ -66,8 +68,8 @@ def test_polls_store_one_contract_and_the_sum_of_all(made: Any, archive: Archive
     assert sums["bybit", "BTC"] == sums["bybit", "ETH"] == linear + 1_000_000
 
 
-def test_oi_by_coin_reads_the_sum_from_an_archive(made: Any, archive: Archive, okx: Fakes) -> None:
-    made("okx", "bybit").once()
+def test_oi_by_coin_reads_the_sum_from_an_archive(make_collector: Any, archive: Archive, okx: Fakes) -> None:
+    make_collector("okx", "bybit").once()
     dd.connect(str(archive.path))
     linear = 1353 * 50_050.0
     with warnings.catch_warnings():
@@ -86,9 +88,9 @@ def test_oi_by_coin_reads_the_sum_from_an_archive(made: Any, archive: Archive, o
 
 
 def test_sum_is_missing_if_one_contract_is_missing(
-    made: Any, archive: Archive, okx: Fakes, clock: Any
+    make_collector: Any, archive: Archive, okx: Fakes, clock: Any
 ) -> None:
-    collector = made("okx")
+    collector = make_collector("okx")
     collector.once()
 
     def without_usdc(params: dict[str, Any], body: Any) -> Any:
@@ -110,9 +112,9 @@ def test_sum_is_missing_if_one_contract_is_missing(
 
 
 def test_doubtful_value_of_another_contract_is_not_summed(
-    made: Any, archive: Archive, okx: Fakes, clock: SimulatedClock
+    make_collector: Any, archive: Archive, okx: Fakes, clock: SimulatedClock
 ) -> None:
-    collector = made("okx")
+    collector = make_collector("okx")
     collector.once()
 
     def a_thousand_times(params: dict[str, Any], body: Any) -> Any:
@@ -129,7 +131,7 @@ def test_doubtful_value_of_another_contract_is_not_summed(
 
 
 def test_binance_requests_oi_of_main_contracts_first(
-    made: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
+    make_collector: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     def coin_margined(params: dict[str, Any], _: Any) -> Any:
         now = int(clock.utc().timestamp() * 1000)
@@ -142,7 +144,7 @@ def test_binance_requests_oi_of_main_contracts_first(
         }
 
     fakes.altered["binance/dapi/v1/openInterest"] = coin_margined
-    collector = made("binance", names=["oi_history"], all_contracts=True)
+    collector = make_collector("binance", names=["oi_history"], all_contracts=True)
     for _ in range(10):
         collector.once()
         clock.wait(60)

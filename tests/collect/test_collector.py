@@ -29,8 +29,10 @@ def _rows(archive: Archive, table: str) -> pd.DataFrame:
     return rows.set_index(["exchange", "symbol"])
 
 
-def test_one_poll_stores_one_row_per_contract_and_venue(made: Any, archive: Archive, fakes: Fakes) -> None:
-    rows = made(*FOUR).once()
+def test_one_poll_stores_one_row_per_contract_and_venue(
+    make_collector: Any, archive: Archive, fakes: Fakes
+) -> None:
+    rows = make_collector(*FOUR).once()
     assert rows["funding_history"] == len(FOUR) * 2
     market = _rows(archive, "markets_symbol_exchanges")
     assert market.loc[("binance", "BTC"), "price_usd"] == dict(fakes.states())["BTC"][2]
@@ -56,7 +58,7 @@ def test_progress_counts_planned_requests_and_names_the_slowest_venues_first(arc
     assert done < of == len(fakes.log) - 1, "that a list has a second page is known when the first is there"
 
 
-def test_rates_in_another_unit_fail_only_the_rates_of_their_venue(made, archive, fakes) -> None:
+def test_rates_in_another_unit_fail_only_the_rates_of_their_venue(make_collector, archive, fakes) -> None:
     names = [f"C{number}" for number in range(25)]
     universe = {"universe": [{"name": name, "szDecimals": 3} for name in names]}
     figures = {
@@ -65,7 +67,7 @@ def test_rates_in_another_unit_fail_only_the_rates_of_their_venue(made, archive,
     }  # fmt: skip
     bodies = {"meta": universe, "metaAndAssetCtxs": [universe, [figures] * len(names)]}
     fakes.altered["hyperliquid/info"] = lambda params, body: bodies.get(params["type"], body)
-    collector = made("okx", "hyperliquid")
+    collector = make_collector("okx", "hyperliquid")
     collector.once()
     assert set(_rows(archive, "funding_history").index) == {("okx", "BTC"), ("okx", "ETH")}
     held = _rows(archive, "oi_history")["oi_usd"]
@@ -82,8 +84,10 @@ def test_rates_in_another_unit_fail_only_the_rates_of_their_venue(made, archive,
     assert not refused["answered"].any()
 
 
-def test_exception_in_an_adapter_fails_only_its_venue_and_is_named(made, archive, clock, monkeypatch) -> None:
-    collector = made("okx", "bybit")
+def test_exception_in_an_adapter_fails_only_its_venue_and_is_named(
+    make_collector, archive, clock, monkeypatch
+) -> None:
+    collector = make_collector("okx", "bybit")
 
     def wrong(*_: object) -> None:
         raise KeyError("fundingRate")
@@ -98,9 +102,11 @@ def test_exception_in_an_adapter_fails_only_its_venue_and_is_named(made, archive
     assert "bybit" in _rows(archive, "funding_history").index.get_level_values("exchange")
 
 
-def test_hanging_poll_is_recorded_as_unanswered_after_ten_minutes(made, archive, clock, monkeypatch) -> None:
+def test_hanging_poll_is_recorded_as_unanswered_after_ten_minutes(
+    make_collector, archive, clock, monkeypatch
+) -> None:
     """Otherwise a venue whose thread hangs would look like one that is no longer collected."""
-    collector, began = made("okx", names=["funding_history"]), clock.utc()
+    collector, began = make_collector("okx", names=["funding_history"]), clock.utc()
     monkeypatch.setattr(clock, "receive", lambda source, seconds: None)
     monkeypatch.setattr(collector, "_poll", lambda name: None)
     for _ in range(120):
@@ -114,18 +120,20 @@ def test_hanging_poll_is_recorded_as_unanswered_after_ten_minutes(made, archive,
     assert late(archive, clock.utc(), pd.Timedelta(10, "min")) == ["okx funding_history"]
 
 
-def test_rows_without_a_venue_time_get_the_arrival_time(made, archive, fakes, clock) -> None:
+def test_rows_without_a_venue_time_get_the_arrival_time(make_collector, archive, fakes, clock) -> None:
     fakes.delays["hyperliquid/info"] = 7.0
     began = clock.utc()
-    made("hyperliquid").once()
+    make_collector("hyperliquid").once()
     sent = [at for _, _, params, at in fakes.log if params["type"] == "metaAndAssetCtxs"]
     assert sent[0] >= began + pd.Timedelta(14, "s"), "the list took seven seconds, and so does this"
     assert set(_rows(archive, "funding_history")["time"]) == {sent[0]}
     assert set(_rows(archive, "oi_history")["time"]) == {sent[0]}
 
 
-def test_failed_contract_list_keeps_the_older_one_and_is_requested_again(made, archive, fakes, clock) -> None:
-    collector = made("okx", names=["funding_history"])
+def test_failed_contract_list_keeps_the_older_one_and_is_requested_again(
+    make_collector, archive, fakes, clock
+) -> None:
+    collector = make_collector("okx", names=["funding_history"])
     collector.once()
     clock.wait(3600)
     fakes.faults["okx"] = ["page"]
@@ -138,10 +146,10 @@ def test_failed_contract_list_keeps_the_older_one_and_is_requested_again(made, a
 
 
 def test_failed_five_minute_request_retries_briefly_then_waits_five_minutes(
-    made, archive, fakes, clock
+    make_collector, archive, fakes, clock
 ) -> None:
     names = ["funding_history", "prices_history"]
-    collector = made("binance", names=names)
+    collector = make_collector("binance", names=names)
     fakes.refusals["binance/fapi/v1/ticker/24hr"] = (503, {}, {"message": "busy"})
     began = clock.utc()
     collector.once()
@@ -154,8 +162,8 @@ def test_failed_five_minute_request_retries_briefly_then_waits_five_minutes(
     assert len(_rows(archive, "funding_history")) == 2 * 2
 
 
-def test_older_response_supplies_volume_but_not_price(made, archive, fakes, clock) -> None:
-    collector = made("binance")
+def test_older_response_supplies_volume_but_not_price(make_collector, archive, fakes, clock) -> None:
+    collector = make_collector("binance")
     collector.once()
     clock.wait(60)
     collector.once()  # the 24 hours are requested every 5 minutes only
@@ -169,13 +177,13 @@ def test_older_response_supplies_volume_but_not_price(made, archive, fakes, cloc
 
 
 def test_poll_of_all_venues_equals_the_truth_without_inverse_and_delisted_contracts(
-    made, archive, fakes
+    make_collector, archive, fakes
 ) -> None:
     """Inverse and delisted contracts are next to forty others, the last without the optional fields."""
     fakes.symbols, fakes.extras = (*SYMBOLS, *(f"C{number:02}" for number in range(38))), True
     fakes.delisted = True
     tables = ["funding_history", "oi_history", "markets_symbol_exchanges", "futures_history"]
-    collector = made(*VENUES, names=tables, unconfirmed=True, share_seconds=None)
+    collector = make_collector(*VENUES, names=tables, unconfirmed=True, share_seconds=None)
     collector.once()
     assert collector.failed == {}
     rates, held = (_rows(archive, table).reset_index() for table in tables[:2])
@@ -200,10 +208,10 @@ def test_poll_of_all_venues_equals_the_truth_without_inverse_and_delisted_contra
 
 
 def test_coin_margined_bitget_contract_is_requested_as_coin_margined(
-    made, fill, archive, fakes, monkeypatch
+    make_collector, fill, archive, fakes, monkeypatch
 ) -> None:
     monkeypatch.setattr(state_bodies, "BITGET_OTHERS", ("BTC", "XYZ"))
-    collector = made("bitget", names=["funding_history"])
+    collector = make_collector("bitget", names=["funding_history"])
     collector.once()
     assert collector.failed == {}
     rates = _rows(archive, "funding_history").reset_index()
@@ -217,9 +225,11 @@ def test_coin_margined_bitget_contract_is_requested_as_coin_margined(
     assert requests == {("BTCUSDT", "USDT-FUTURES"), ("XYZUSD", "COIN-FUTURES")}, "USD before USDC"
 
 
-def test_contract_of_another_market_does_not_replace_a_failed_one(made, archive, fakes, clock) -> None:
+def test_contract_of_another_market_does_not_replace_a_failed_one(
+    make_collector, archive, fakes, clock
+) -> None:
     """The coin-margined contract of the fakes pays 9 bps, the USDT contract 1."""
-    collector = made("binance", names=["funding_history"])
+    collector = make_collector("binance", names=["funding_history"])
     collector.once()
     fakes.refusals["binance/fapi/v1/premiumIndex"] = DOWN
     clock.wait(60)
@@ -229,9 +239,11 @@ def test_contract_of_another_market_does_not_replace_a_failed_one(made, archive,
     assert "maintenance" in collector.failed["binance /fapi/v1/premiumIndex"]
 
 
-def test_geoblocked_host_is_skipped_but_its_venue_is_still_polled(made, archive, fakes, clock) -> None:
+def test_geoblocked_host_is_skipped_but_its_venue_is_still_polled(
+    make_collector, archive, fakes, clock
+) -> None:
     fakes.refusals["binance/eapi/"] = (451, {}, {"code": 0, "msg": "restricted location"})
-    collector = made("binance", share_seconds=None)
+    collector = make_collector("binance", share_seconds=None)
     for _ in range(2):
         collector.once()
         clock.wait(300)
@@ -245,10 +257,12 @@ def test_geoblocked_host_is_skipped_but_its_venue_is_still_polled(made, archive,
     assert "binance options_snapshot" not in collector.failed, "but with the next hour"
 
 
-def test_failed_contract_list_is_requested_again_and_the_others_are_used(made, archive, fakes, clock) -> None:
+def test_failed_contract_list_is_requested_again_and_the_others_are_used(
+    make_collector, archive, fakes, clock
+) -> None:
     busy = {"retCode": 10016, "retMsg": "busy", "result": {}, "time": 1}
     fakes.altered["instruments-info"] = lambda params, body: busy if params["category"] == "inverse" else body
-    collector = made("bybit")
+    collector = make_collector("bybit")
     collector.once()
     assert set(archive.symbols("funding_history")) == {"BTC", "ETH"}
     listing = "bybit /v5/market/instruments-info?category=inverse"
@@ -259,21 +273,23 @@ def test_failed_contract_list_is_requested_again_and_the_others_are_used(made, a
     assert collector.failed == {}
 
 
-def test_missing_intervals_are_not_replaced_by_a_default(made: Any, archive: Archive, fakes: Fakes) -> None:
+def test_missing_intervals_are_not_replaced_by_a_default(
+    make_collector: Any, archive: Archive, fakes: Fakes
+) -> None:
     """Where fundingInfo is missing, an adjusted contract must not pass for one of 8 hours."""
     fakes.refusals["binance/fapi/v1/fundingInfo"] = DOWN
-    collector = made("binance", names=["funding_history"])
+    collector = make_collector("binance", names=["funding_history"])
     collector.once()
     assert "funding_history" not in archive.tables()
     assert "binance /fapi/v1/fundingInfo" in collector.failed
 
 
-def test_only_endpoints_of_the_chosen_tables_are_requested(made: Any, fakes: Fakes) -> None:
-    made("binance", names=["funding_history"]).once()
+def test_only_endpoints_of_the_chosen_tables_are_requested(make_collector: Any, fakes: Fakes) -> None:
+    make_collector("binance", names=["funding_history"]).once()
     requests = {place.rpartition("/")[2] for _, place, *_ in fakes.log}
     assert requests == {"exchangeInfo", "fundingInfo", "premiumIndex"}
     fakes.log.clear()
-    made("binance", names=["options_snapshot"]).once()
+    make_collector("binance", names=["options_snapshot"]).once()
     others = {place for _, place, *_ in fakes.log if "/eapi/" not in place}
     assert others == {"/fapi/v1/exchangeInfo", "/dapi/v1/exchangeInfo"}
 
@@ -289,11 +305,11 @@ def test_notice_names_the_request_without_a_response(archive, fakes, clock) -> N
 
 
 def test_removed_field_leaves_its_column_empty_and_is_reported_once_a_day(
-    made, archive, fakes, clock
+    make_collector, archive, fakes, clock
 ) -> None:
     """Next to a row that contradicts itself, which is named each time."""
     fakes.symbols = ("BTC", "ETH", "SOL")
-    collector, said = made("bybit", names=["markets_symbol_exchanges"]), list[str]()
+    collector, said = make_collector("bybit", names=["markets_symbol_exchanges"]), list[str]()
     collector.once()
 
     def odd(_: dict[str, Any], body: Any) -> Any:
@@ -321,7 +337,7 @@ def test_removed_field_leaves_its_column_empty_and_is_reported_once_a_day(
 
 
 def test_open_interest_that_jumps_by_a_unit_is_omitted_and_other_rows_are_written(
-    made, archive, fakes, clock
+    make_collector, archive, fakes, clock
 ) -> None:
     names = [f"C{number}" for number in range(6)]
     coins = {"factor": 1}
@@ -333,10 +349,10 @@ def test_open_interest_that_jumps_by_a_unit_is_omitted_and_other_rows_are_writte
         return 200, universe if params["type"] == "meta" else [universe, [figures] * len(names)]
 
     fakes._body = answered  # type: ignore[method-assign]
-    collector = made("hyperliquid")
+    collector = make_collector("hyperliquid")
     for number, factor in enumerate((1, 1000, 1, 1000)):
         if number == 3:
-            collector = made("hyperliquid")  # a restart forgets nothing
+            collector = make_collector("hyperliquid")  # a restart forgets nothing
         coins["factor"] = factor
         collector.once()
         if factor == 1000:
@@ -357,7 +373,9 @@ def test_open_interest_that_jumps_by_a_unit_is_omitted_and_other_rows_are_writte
     )
 
 
-def test_contract_delisted_within_the_hour_ends_with_its_last_row(made, archive, fakes, clock) -> None:
+def test_contract_delisted_within_the_hour_ends_with_its_last_row(
+    make_collector, archive, fakes, clock
+) -> None:
     """The venue still serves the contract's last minute; the others change, so the list is requested."""
     names = [f"C{number}" for number in range(4)]
     minute = {"now": 0}
@@ -377,7 +395,7 @@ def test_contract_delisted_within_the_hour_ends_with_its_last_row(made, archive,
         return 200, {"symbols": rows} if place.endswith("exchangeInfo") else rows
 
     fakes._body = told  # type: ignore[method-assign]
-    collector = made("binance", names=["funding_history"])
+    collector = make_collector("binance", names=["funding_history"])
     for number in range(6):
         minute["now"] = number
         collector.once()
@@ -402,11 +420,11 @@ def _rates_of_cryptocom(fakes: Fakes, lost: set[str]) -> list[tuple[str, pd.Time
 
 
 def test_an_hourly_request_that_no_contract_answered_failed_and_is_requested_again_in_five_minutes(
-    made, archive, fakes, clock
+    make_collector, archive, fakes, clock
 ) -> None:
     lost = {"BTC", "ETH"}
     _rates_of_cryptocom(fakes, lost)
-    collector = made("cryptocom", names=["funding_history"])
+    collector = make_collector("cryptocom", names=["funding_history"])
     collector.once()
     assert "SYS_ERROR of BTC" in collector.failed["cryptocom funding_history"]
     assert archive.requests()["answered"].tolist() == [False]
@@ -417,11 +435,13 @@ def test_an_hourly_request_that_no_contract_answered_failed_and_is_requested_aga
     assert set(archive.symbols("funding_history")) == {"BTC", "ETH"}
 
 
-def test_only_failed_contracts_of_an_hourly_request_are_requested_again(made, archive, fakes, clock) -> None:
+def test_only_failed_contracts_of_an_hourly_request_are_requested_again(
+    make_collector, archive, fakes, clock
+) -> None:
     """BTC fails in the polls at 0 and 5 minutes, and has a response at 10 minutes."""
     failing = {"BTC"}
     requests = _rates_of_cryptocom(fakes, failing)
-    collector = made("cryptocom", names=["funding_history"])
+    collector = make_collector("cryptocom", names=["funding_history"])
     label = "/public/get-valuations?valuation_type=funding_rate"
     errors = []
     for number in range(4):

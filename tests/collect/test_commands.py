@@ -92,9 +92,9 @@ def test_unknown_venue_or_table_prints_one_line(tmp_path: Path, capsys: pytest.C
     assert "tables must be among funding_settlements" in capsys.readouterr().err
 
 
-def test_status_reports_collected_tables_and_failures(made, fakes, clock, archive, capsys) -> None:
+def test_status_reports_collected_tables_and_failures(make_collector, fakes, clock, archive, capsys) -> None:
     fakes.faults["okx"] = [(451, {}, {})]
-    collector = made("bybit", "okx")
+    collector = make_collector("bybit", "okx")
     collector.once()
     assert [*collector.gone] == ["okx"]
     rows = status(archive, clock.utc()).set_index(["exchange", "table"])
@@ -170,14 +170,14 @@ def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
     assert "not as expected: dydx /perpetualMarkets" in capsys.readouterr().err
 
 
-def test_collecting_ends_after_a_time_without_any_response(made: Any, fakes: Fakes) -> None:
+def test_collecting_ends_after_a_time_without_any_response(make_collector: Any, fakes: Fakes) -> None:
     minutes: list[Minute] = []
 
     def log(minute: Minute) -> None:
         minutes.append(minute)
         fakes.refusals = {"bybit": (503, {}, {})}
 
-    collector = made("bybit", fail_after=pd.Timedelta(30, "min"), log=log)
+    collector = make_collector("bybit", fail_after=pd.Timedelta(30, "min"), log=log)
     with pytest.raises(NetworkError, match=r"no rows were collected since 2026-01-20 10:31: .*HTTP 503"):
         collector.run()
     assert minutes[0].rows["funding_history"] == 2
@@ -185,7 +185,7 @@ def test_collecting_ends_after_a_time_without_any_response(made: Any, fakes: Fak
     assert pd.Timedelta(30, "min") <= waited < pd.Timedelta(33, "min")
 
 
-def test_collecting_continues_when_responses_have_no_rows(made, fakes, clock) -> None:
+def test_collecting_continues_when_responses_have_no_rows(make_collector, fakes, clock) -> None:
     fakes.refusals = {"gateio/futures/usdt/liq_orders": (200, {}, [])}
     minutes: list[Minute] = []
 
@@ -195,7 +195,7 @@ def test_collecting_continues_when_responses_have_no_rows(made, fakes, clock) ->
             clock.stop()
 
     limit = pd.Timedelta(5, "min")
-    made("gateio", names=["liquidations_fills"], fail_after=limit, log=stop_after_ten).run()
+    make_collector("gateio", names=["liquidations_fills"], fail_after=limit, log=stop_after_ten).run()
     assert len(minutes) == 10
     assert sum(sum(minute.rows.values()) for minute in minutes) == 0
     assert [minute.failed for minute in minutes] == [{}] * 10
@@ -279,8 +279,10 @@ def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(tmp_
     assert checked_on() == {}
 
 
-def test_public_service_of_collected_data_prints_the_venues_terms(made, archive, capsys, monkeypatch) -> None:
-    made("okx").once()
+def test_public_service_of_collected_data_prints_the_venues_terms(
+    make_collector, archive, capsys, monkeypatch
+) -> None:
+    make_collector("okx").once()
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
     for host, said in (("127.0.0.1", False), ("0.0.0.0", True)):
         assert main(["serve", str(archive.path), "--live", "--host", host, "--port", "0"]) == 0

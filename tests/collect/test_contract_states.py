@@ -74,8 +74,8 @@ def fakes(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Many:
 
 
 @pytest.fixture
-def collected(made: Callable[..., Collector]) -> Callable[..., Collector]:
-    return partial(made, "binance", names=["oi_history", "markets_symbol_exchanges"])
+def collected(make_collector: Callable[..., Collector]) -> Callable[..., Collector]:
+    return partial(make_collector, "binance", names=["oi_history", "markets_symbol_exchanges"])
 
 
 def _minutes(collector: Collector, clock: SimulatedClock, count: int) -> None:

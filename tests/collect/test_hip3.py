@@ -58,9 +58,9 @@ def _symbols(archive: Archive, table: str = "funding_history") -> dict[str, list
 
 
 def test_dexes_without_a_slug_are_polled_every_five_minutes(
-    made: Any, archive: Archive, dexes: Fakes, clock: SimulatedClock
+    make_collector: Any, archive: Archive, dexes: Fakes, clock: SimulatedClock
 ) -> None:
-    collector = made("hyperliquid", names=["funding_history", "oi_history", "instruments"])
+    collector = make_collector("hyperliquid", names=["funding_history", "oi_history", "instruments"])
     _polls(collector, clock, 6)
     assert collector.failed == {}
     names = ["BTC", "ETH", "flx:GOLD", "flx:OIL", "mkts:BTC"]
@@ -77,11 +77,11 @@ def test_dexes_without_a_slug_are_polled_every_five_minutes(
 
 
 def test_a_dex_that_the_venue_lists_later_is_polled_from_the_next_hour_on(
-    made: Any, archive: Archive, dexes: Fakes, clock: SimulatedClock, listed: list[Any]
+    make_collector: Any, archive: Archive, dexes: Fakes, clock: SimulatedClock, listed: list[Any]
 ) -> None:
     del listed[2:]  # flx is left, by its own name
     listed[1] = {"name": "flx", "fullName": "Felix Exchange"}
-    collector = made("hyperliquid", names=["funding_history"])
+    collector = make_collector("hyperliquid", names=["funding_history"])
     collector.once()
     assert _symbols(archive) == {"hyperliquid": ["BTC", "ETH", "flx:GOLD", "flx:OIL"]}
     listed.append({"name": "mkts", "fullName": "Markets by Kinetiq"})
@@ -91,7 +91,7 @@ def test_a_dex_that_the_venue_lists_later_is_polled_from_the_next_hour_on(
 
 
 def test_failed_dex_does_not_affect_the_others(
-    made: Any, archive: Archive, dexes: Fakes, clock: SimulatedClock
+    make_collector: Any, archive: Archive, dexes: Fakes, clock: SimulatedClock
 ) -> None:
     answer = dexes.altered["hyperliquid/info"]
 
@@ -99,14 +99,14 @@ def test_failed_dex_does_not_affect_the_others(
         return (500, {}) if params.get("dex") == "flx" else answer(params, body)
 
     dexes.altered["hyperliquid/info"] = failing
-    collector = made("hyperliquid", names=["funding_history"])
+    collector = make_collector("hyperliquid", names=["funding_history"])
     collector.once()
     assert "1 of 2 requests failed" in collector.failed["hyperliquid /info metaAndAssetCtxs"]
     _polls(collector, clock, 2)
     assert _symbols(archive) == {"hyperliquid": ["BTC", "ETH", "mkts:BTC"]}
 
 
-def test_a_body_of_another_dex_is_not_stored(made: Any, archive: Archive, dexes: Fakes) -> None:
+def test_a_body_of_another_dex_is_not_stored(make_collector: Any, archive: Archive, dexes: Fakes) -> None:
     answer = dexes.altered["hyperliquid/info"]
 
     def another(params: dict[str, Any], body: Any) -> Any:
@@ -114,18 +114,18 @@ def test_a_body_of_another_dex_is_not_stored(made: Any, archive: Archive, dexes:
         return answer(changed, body)
 
     dexes.altered["hyperliquid/info"] = another
-    collector = made("hyperliquid", names=["funding_history"])
+    collector = make_collector("hyperliquid", names=["funding_history"])
     collector.once()
     assert _symbols(archive) == {"hyperliquid": ["BTC", "ETH"]}
     why = collector.failed["hyperliquid /info metaAndAssetCtxs"]
     assert "expected contracts of the dex flx, got mkts:BTC" in why
 
 
-def test_address_without_a_dex_list_has_no_dexes(fakes: Fakes, archive: Archive, made: Any) -> None:
+def test_address_without_a_dex_list_has_no_dexes(fakes: Fakes, archive: Archive, make_collector: Any) -> None:
     fakes.altered["hyperliquid/info"] = lambda params, body: (
         (404, {}) if params["type"] == "perpDexs" else body
     )
-    collector = made("hyperliquid", names=["funding_history"])
+    collector = make_collector("hyperliquid", names=["funding_history"])
     collector.once()
     assert collector.failed == {}
     assert _symbols(archive) == {"hyperliquid": ["BTC", "ETH"]}

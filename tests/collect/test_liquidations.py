@@ -78,7 +78,9 @@ def test_list_without_a_window_covers_time_from_its_oldest_row(fill: Any, archiv
 
 
 @pytest.mark.parametrize("exchange", ["gateio", "deribit", "dydx"])
-def test_polls_store_each_liquidation_once_despite_failures(exchange, made, archive, fakes, clock) -> None:
+def test_polls_store_each_liquidation_once_despite_failures(
+    exchange, make_collector, archive, fakes, clock
+) -> None:
     start = clock.utc()
     minutes: list[Any] = []
 
@@ -91,7 +93,7 @@ def test_polls_store_each_liquidation_once_despite_failures(exchange, made, arch
         if len(minutes) == 20:
             clock.stop()
 
-    made(exchange, symbols=["BTC", "ETH"], names=[TABLE], log=log).run()
+    make_collector(exchange, symbols=["BTC", "ETH"], names=[TABLE], log=log).run()
     assert any(minute.failed for minute in minutes)
     # The refill of the day before is entered, too, and ends at the hour before the first poll.
     answered = archive.requests().query("answered and table == @TABLE and end > @start")
@@ -104,9 +106,11 @@ def test_polls_store_each_liquidation_once_despite_failures(exchange, made, arch
     assert _rows(archive, exchange, start, end) == expected
 
 
-def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(made: Any, archive: Archive) -> None:
+def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(
+    make_collector: Any, archive: Archive
+) -> None:
     names = ("binance", "okx", "gateio")
-    made(*names, depth=["BTC"]).once()
+    make_collector(*names, depth=["BTC"]).once()
     day = pd.Timestamp("2026-01-20", tz="UTC"), pd.Timestamp("2026-01-21", tz="UTC")
     book = archive.read("orderbook_book", *day).groupby(["exchange", "side"], observed=True)["size"].sum()
     assert book.unstack()[["bid", "ask"]].loc[[*names]].to_numpy().tolist() == [[3.0, 7.0]] * 3
@@ -118,8 +122,8 @@ def test_books_of_chosen_symbols_are_kept_in_coins_with_their_depth(made: Any, a
     assert ledger["symbol"].tolist() == ["BTC"] * 3
 
 
-def test_unexpected_body_is_stored_and_stops_only_its_table(made, archive, fakes, clock) -> None:
-    collector = made("okx")
+def test_unexpected_body_is_stored_and_stops_only_its_table(make_collector, archive, fakes, clock) -> None:
+    collector = make_collector("okx")
     broken = {"code": "0", "msg": "", "data": [{"instId": 3}]}
     fakes.faults["okx"] = [None, None, broken]
     collector.once()
@@ -208,7 +212,7 @@ def test_event_in_the_last_second_of_the_stream_is_stored(fill, archive) -> None
     _hold(archive, START, END)
 
 
-def test_polls_do_not_repeat_events_of_an_earlier_stream(made, archive, clock) -> None:
+def test_polls_do_not_repeat_events_of_an_earlier_stream(make_collector, archive, clock) -> None:
     events = _events(START, END)
     last = events[len(events) // 2][1]
     stopped = pd.Timestamp(last.ms + 500, unit="ms", tz="UTC")
@@ -218,7 +222,7 @@ def test_polls_do_not_repeat_events_of_an_earlier_stream(made, archive, clock) -
         requests=[LedgerEntry("gateio", None, START, stopped)],
     )
     clock._now = stopped + pd.Timedelta(20, "s")
-    collector = made("gateio", names=[TABLE])
+    collector = make_collector("gateio", names=[TABLE])
     for _ in range(6):
         collector.once()
         clock.wait(60)
@@ -235,11 +239,13 @@ class Stub:
         return {TABLE: self.drains.pop(0)}, [], ""
 
 
-def test_stream_does_not_repeat_events_of_earlier_polls(made: Any, fill: Any, archive: Archive) -> None:
+def test_stream_does_not_repeat_events_of_earlier_polls(
+    make_collector: Any, fill: Any, archive: Archive
+) -> None:
     fill(TABLE, "gateio", end=START + pd.Timedelta(1, "h"))
     stored = len(archive.read(TABLE, START, END))
     listened = START + pd.Timedelta(50, "min")  # what is pushed again when a connection begins
-    collector = made("gateio", names=[TABLE], streams=["gateio"])
+    collector = make_collector("gateio", names=[TABLE], streams=["gateio"])
     again = _events(listened, START + pd.Timedelta(1, "h"))
     new = _events(START + pd.Timedelta(61, "min"), END)
     place = next(i for i in range(3, len(new)) if new[i] != new[i - 1])  # equal ones come in one frame
@@ -251,9 +257,11 @@ def test_stream_does_not_repeat_events_of_earlier_polls(made: Any, fill: Any, ar
     assert len(archive.read(TABLE, START, END)) == stored + len(new)
 
 
-def test_equal_events_of_one_second_from_one_path_are_all_stored(made: Any, archive: Archive) -> None:
+def test_equal_events_of_one_second_from_one_path_are_all_stored(
+    make_collector: Any, archive: Archive
+) -> None:
     """One in the last frame of a minute, another half a second later in the first of the next."""
-    collector = made("gateio", names=[TABLE], streams=["gateio"])
+    collector = make_collector("gateio", names=[TABLE], streams=["gateio"])
     one = _events(START, END)[0]
     pushes = [_pushed([one]), _pushed([one], late_ms=500)]
     collector._streams["gateio"] = Stub(*pushes)  # type: ignore[assignment]

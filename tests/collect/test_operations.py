@@ -30,7 +30,7 @@ from derivdata.sources.service.http import pages
 from tests.archive.rates import rates
 from tests.archive.test_writers import named_files
 from tests.collect.clocks import EventClock, SimulatedClock
-from tests.collect.days import hold_minutes
+from tests.collect.days import assert_minutes_equal_ledger
 from tests.collect.direct import faked
 
 START = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
@@ -104,7 +104,9 @@ def test_collector_applies_keep_and_does_not_refill_before_it(archive, monkeypat
     assert settled.min() >= START - week
 
 
-def test_full_disk_ends_collecting_without_losing_stored_rows(made, archive, clock, monkeypatch) -> None:
+def test_full_disk_ends_collecting_without_losing_stored_rows(
+    make_collector, archive, clock, monkeypatch
+) -> None:
     """The disk is full at the last step of the append of the third minute."""
     minutes: list[Minute] = []
 
@@ -113,11 +115,11 @@ def test_full_disk_ends_collecting_without_losing_stored_rows(made, archive, clo
         if len(minutes) == 3:
             monkeypatch.setattr("derivdata.sources.archive.manifest.save", _full)
 
-    collector = made("okx", names=[FUNDING], log=fill_up)
+    collector = make_collector("okx", names=[FUNDING], log=fill_up)
     with pytest.raises(ArchiveError, match=r"No space left on device$"):
         collector.run()
     assert len(archive.read(FUNDING, *EVER)) == 2 * 3, "two contracts in three minutes"
-    assert hold_minutes(archive, ["okx"], START, clock.utc()) == 3
+    assert assert_minutes_equal_ledger(archive, ["okx"], START, clock.utc()) == 3
     assert {*named_files(archive.path)} == {
         str(p.relative_to(archive.path)) for p in archive.path.glob("*/*/*")
     }

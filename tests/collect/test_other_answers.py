@@ -424,9 +424,11 @@ def test_largest_recorded_moves_are_accepted(title: str) -> None:
     ],
 )
 def test_implausible_rows_are_quarantined_in_an_importable_file(
-    figures, factor, table, made, archive, fakes, clock
+    figures, factor, table, make_collector, archive, fakes, clock
 ) -> None:
-    collector = made("binance", names=["funding_history", "oi_history", "prices_history"], share_seconds=None)
+    collector = make_collector(
+        "binance", names=["funding_history", "oi_history", "prices_history"], share_seconds=None
+    )
     collector.once()
     start = clock.utc()
     fakes.altered = dict.fromkeys(("premiumIndex", "/openInterest"), scaled(factor, *figures))

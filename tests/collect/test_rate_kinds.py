@@ -11,9 +11,9 @@ from derivdata.sources.collect import Collector
 
 
 def test_running_rates_are_stored_with_their_settlement(
-    made: Callable[..., Collector], archive: Archive
+    make_collector: Callable[..., Collector], archive: Archive
 ) -> None:
-    written = made("okx", names=["funding_rates"]).once()
+    written = make_collector("okx", names=["funding_rates"]).once()
     assert set(written) == {"funding_rates"}
     rows = archive.read("funding_rates")
     running = rows[rows["rate_kind"] == "next"]
@@ -25,7 +25,7 @@ def test_running_rates_are_stored_with_their_settlement(
 
 
 def test_rates_by_kind_are_stored_only_if_the_table_is_chosen(
-    made: Callable[..., Collector], archive: Archive
+    make_collector: Callable[..., Collector], archive: Archive
 ) -> None:
-    made("okx").once()
+    make_collector("okx").once()
     assert "funding_rates" not in archive.tables()

@@ -36,9 +36,9 @@ BEFORE_THE_HOUR = pd.Timestamp("2026-01-20T10:58:30", tz="UTC")
 
 
 @pytest.fixture
-def refilling(made: Any) -> Any:
+def refilling(make_collector: Any) -> Any:
     """Make a collector of some venues that refills BTC."""
-    return partial(made, names=TABLES, symbols=["BTC"])
+    return partial(make_collector, names=TABLES, symbols=["BTC"])
 
 
 @pytest.fixture

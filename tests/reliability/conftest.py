@@ -11,9 +11,9 @@ from derivdata.client.transport.connection import Connection
 from derivdata.client.transport.settings import Limits, Timing
 from tests.reliability.promises import PAGE, PROMISES, SOAK, machine, written
 from tests.support import faults
-from tests.transport.conftest import KEY, Open, fake, opened
+from tests.transport.conftest import KEY, Open, fake, open_connection
 
-__all__ = ["fake", "opened"]  # fixtures of the transport tests
+__all__ = ["fake", "open_connection"]  # fixtures of the transport tests
 
 _figures = pytest.StashKey[dict[str, list[str]]]()
 
@@ -62,14 +62,14 @@ def faulty() -> Iterator[str]:
 
 
 @pytest.fixture
-def use(faulty: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> Use:
+def use(faulty: str, open_connection: Open, monkeypatch: pytest.MonkeyPatch) -> Use:
     """Make a connection to the faulty service the current one; its pauses take no time."""
 
     def connect(plan: str, **settings: object) -> Connection:
         settings.setdefault("timing", Timing(sleep=lambda _: None))
         settings.setdefault("limits", PATIENT)
         settings.setdefault("paced", False)
-        connection = opened(f"{faulty}/fault:{plan}", **settings)
+        connection = open_connection(f"{faulty}/fault:{plan}", **settings)
         monkeypatch.setattr(SESSION, "connection", connection)
         return connection
 

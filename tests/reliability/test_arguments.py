@@ -363,13 +363,17 @@ def _calls(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Make]]]:
 
 
 @st.composite
-def _wrong(draw: st.DrawFn, valid: dict[str, Any], made: dict[str, dict[str, Make]]) -> dict[str, Wrong]:
+def _wrong(
+    draw: st.DrawFn, valid: dict[str, Any], make_collector: dict[str, dict[str, Make]]
+) -> dict[str, Wrong]:
     """Draw one or two arguments of a call and their replacements: a value of `made`, or any other."""
     places = [names for n in (1, 2) for names in itertools.combinations(sorted(valid), n)]
     wrong = {}
     for name in draw(st.sampled_from(places)):
-        kind = draw(st.sampled_from([*sorted(made[name]), *[_ANY] * (len(made[name]) // 4)]))
-        wrong[name] = (kind, draw(DRAWN) if kind == _ANY else made[name][kind]())
+        kind = draw(
+            st.sampled_from([*sorted(make_collector[name]), *[_ANY] * (len(make_collector[name]) // 4)])
+        )
+        wrong[name] = (kind, draw(DRAWN) if kind == _ANY else make_collector[name][kind]())
     return wrong
 
 

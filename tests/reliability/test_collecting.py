@@ -23,10 +23,10 @@ from tests.collect.days import (
     WHOLE,
     Hostile,
     answered_minutes,
+    assert_minutes_equal_ledger,
+    assert_open_interest_equals_truth,
+    assert_settlements_equal_truth,
     collect_until,
-    hold_minutes,
-    hold_open_interest,
-    hold_settlements,
 )
 from tests.collect.direct import connect_directly, faked
 from tests.collect.fakes import SYMBOLS, Fakes
@@ -165,9 +165,9 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
     assert {*spent} == {*venues}
     assert max(spent.values()) <= 0.25
     assert archive.requests()["error"].notna().any(), "an outage was met"
-    hold_settlements(archive, fakes, venues, FIRST.floor("h") - pd.Timedelta(1, "D"), whole)
-    hold_open_interest(archive, fakes, venues, FIRST.floor("h") - HOUR, whole)
-    hold_minutes(archive, venues, FIRST, whole)
+    assert_settlements_equal_truth(archive, fakes, venues, FIRST.floor("h") - pd.Timedelta(1, "D"), whole)
+    assert_open_interest_equals_truth(archive, fakes, venues, FIRST.floor("h") - HOUR, whole)
+    assert_minutes_equal_ledger(archive, venues, FIRST, whole)
     named = {file.path for file in archive._manifest().files()}
     assert {str(path.relative_to(folder)) for path in folder.glob("*/*/*")} == named, "nothing is left over"
     measured(
@@ -223,11 +223,11 @@ def test_hostile_venue_does_not_affect_the_others(
     assert named["bybit"].startswith("1 row omitted: "), "the contract whose figures contradict each other"
     assert "90 s apart: set the clock" in named["deribit"]
     settling = [name for name in venues if name != "kraken"]
-    payments = hold_settlements(archive, fakes, settling, start.floor("h") - 24 * HOUR, end)
-    held = hold_open_interest(archive, fakes, [], start, end)
-    hold_open_interest(archive, fakes, venues, start.floor("h"), end.floor("h"))
-    polled = hold_minutes(archive, venues, start, end)
-    hold_minutes(archive, [*WHOLE["funding_history"], "hyperliquid"], start, end, symbols[3:])
+    payments = assert_settlements_equal_truth(archive, fakes, settling, start.floor("h") - 24 * HOUR, end)
+    held = assert_open_interest_equals_truth(archive, fakes, [], start, end)
+    assert_open_interest_equals_truth(archive, fakes, venues, start.floor("h"), end.floor("h"))
+    polled = assert_minutes_equal_ledger(archive, venues, start, end)
+    assert_minutes_equal_ledger(archive, [*WHOLE["funding_history"], "hyperliquid"], start, end, symbols[3:])
     rates = archive.read("funding_history", start, end)
     times = (rates["rate_bps_8h"] / rates["exchange"].astype(str).map(RUNNING_BPS)).round(6)
     assert set(times[rates["time"] < change]) == {1}
@@ -315,17 +315,20 @@ def test_dexes_of_hyperliquid_are_venues_whose_month_and_minute_are_the_truth(
     venues = ["hyperliquid", *DEXES]
     assert fill("funding_settlements", *venues, unconfirmed=True).failed == []
     hours = (end - start) // pd.Timedelta(1, "h")
-    assert hold_settlements(archive, fakes, venues, start, end) == len(venues) * len(SYMBOLS) * hours
+    assert (
+        assert_settlements_equal_truth(archive, fakes, venues, start, end)
+        == len(venues) * len(SYMBOLS) * hours
+    )
     requests = [params["coin"] for name, _, params, _ in fakes.log if "coin" in params and name == "tradexyz"]
     assert set(requests) == {"xyz:BTC", "xyz:ETH"}
     running = EventClock(DAY + pd.Timedelta("10:30:30"))
     result = faked(LAST, running, monkeypatch)
     minutes = collect_until(archive, result, running, running.utc() + 8 * MINUTE, venues, unconfirmed=True)
     assert [minute.failed for minute in minutes] == [{}] * len(minutes)
-    assert hold_minutes(archive, venues, DAY, DAY + pd.Timedelta(1, "D")) > 0
+    assert assert_minutes_equal_ledger(archive, venues, DAY, DAY + pd.Timedelta(1, "D")) > 0
     # Lists of contracts and dexes delay the first polls; then every venue is polled each minute.
     settled = DAY + pd.Timedelta("10:36:00")
-    assert hold_minutes(archive, venues, settled, settled + 3 * MINUTE) == 3 * len(venues)
+    assert assert_minutes_equal_ledger(archive, venues, settled, settled + 3 * MINUTE) == 3 * len(venues)
     rows = archive.read("funding_history", DAY, DAY + pd.Timedelta(1, "D"))
     assert set(rows["symbol"]) == set(SYMBOLS)
     assert rows["rate_bps_8h"].unique().tolist() == [pytest.approx(1.0)]
@@ -378,7 +381,7 @@ def test_windows_that_begin_in_the_middle_of_a_change_of_interval_are_the_truth(
     for start, end in pairwise(edges):
         assert fill("funding_settlements", exchange, start=start, end=end).failed == []
     first, last = (pd.Timestamp(at, tz="UTC") for at in (edges[0], edges[-1]))
-    assert hold_settlements(archive, fakes, [exchange], first, last) > 60
+    assert assert_settlements_equal_truth(archive, fakes, [exchange], first, last) > 60
     rows = archive.read("funding_settlements", first, last)
     truth = [
         hours

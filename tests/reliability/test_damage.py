@@ -40,11 +40,11 @@ def damaged(how: str, good: bytes, chance: random.Random, other: bytes = b"") ->
     }[how]
 
 
-def test_a_damaged_record_is_fetched_again(opened: Open, tmp_path: Path, measured: Measured) -> None:
+def test_a_damaged_record_is_fetched_again(open_connection: Open, tmp_path: Path, measured: Measured) -> None:
     times = count(50, 250)
     body = {"text": "x" * 500, "numbers": list(range(300))}
     with serving(lambda _: Reply.json(body)) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         first = connection._serve(HISTORY, FUNDING_HISTORICAL)
         connection._serve(Request("/other", ()), FUNDING)
         records = list(tmp_path.rglob("*.answer"))
@@ -55,9 +55,9 @@ def test_a_damaged_record_is_fetched_again(opened: Open, tmp_path: Path, measure
             chance = random.Random(how)
             for _ in range(times):
                 record.write_bytes(damaged(how, good, chance, other.read_bytes()))
-                before = len(server.asked)
+                before = len(server.received)
                 assert connection._serve(HISTORY, FUNDING_HISTORICAL) == first
-                assert len(server.asked) == before + 1
+                assert len(server.received) == before + 1
     measured(
         "damaged cache record", f"{len(RECORDS) * times:,} records: 0 wrong, 0 raised, all fetched again"
     )

@@ -18,7 +18,7 @@ from tests.reliability.conftest import Measured
 from tests.reliability.pools import POOLS, WORKERS
 from tests.reliability.processes import ROOT, finished
 from tests.reliability.promises import SOAK, count
-from tests.transport.server import Asked, Reply, Server, serving
+from tests.transport.server import ReceivedRequest, Reply, Server, serving
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def server() -> Iterator[Server]:
     """Start a server that records its requests; some responses are late so that they overlap."""
 
-    def answer(asked: Asked) -> Reply:
-        if asked.path[-1] in "05":
+    def answer(request: ReceivedRequest) -> Reply:
+        if request.path[-1] in "05":
             time.sleep(0.002)
-        return Reply.json({"path": asked.path})
+        return Reply.json({"path": request.path})
 
     with serving(answer) as running:
         yield running

@@ -13,7 +13,7 @@ import pytest
 
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished
-from tests.transport.server import Asked, Reply, serving
+from tests.transport.server import ReceivedRequest, Reply, serving
 
 MIB = 2**20
 GZIP = {"Content-Encoding": "gzip"}
@@ -109,8 +109,8 @@ CLIENT = """
 """
 
 
-def answered(asked: Asked) -> Reply:
-    name = asked.path.split("/")[1].replace("_", " ")
+def answered(request: ReceivedRequest) -> Reply:
+    name = request.path.split("/")[1].replace("_", " ")
     return Reply(b'{"rate": 1.0}') if name == "good" else BODIES[name]
 
 

@@ -21,14 +21,14 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.archive.storage import FolderLock
 from derivdata.sources.collect.collector import Collector
 from derivdata.support import files
-from tests.collect.conftest import archive, clock, fakes, made
+from tests.collect.conftest import archive, clock, fakes, make_collector
 from tests.collect.fakes import SimulatedClock
 from tests.reliability.conftest import Measured, Use
 from tests.reliability.promises import count
 from tests.support.interrupts import interrupted, places
 from tests.transport.conftest import HANGS_SECONDS
 
-__all__ = ["archive", "clock", "fakes", "made"]  # fixtures of the collector's tests
+__all__ = ["archive", "clock", "fakes", "make_collector"]  # fixtures of the collector's tests
 
 FILES = (str(Path(dd.__file__).parent), threading.__file__, contextlib.__file__)
 
@@ -134,9 +134,9 @@ def test_interrupted_call_raises_keyboard_interrupt_and_next_call_works(
 
 
 def test_an_interrupted_collector_releases_its_archive(
-    made: Callable[..., Collector], archive: Archive, clock: SimulatedClock
+    make_collector: Callable[..., Collector], archive: Archive, clock: SimulatedClock
 ) -> None:
-    collector = made("kucoin", "okx")
+    collector = make_collector("kucoin", "okx")
 
     def minute() -> dict[str, int]:
         clock.wait(60)
@@ -159,9 +159,9 @@ def test_an_interrupted_collector_releases_its_archive(
 
 
 def test_poll_interrupted_at_thread_start_is_started_again(
-    made: Callable[..., Collector], clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+    make_collector: Callable[..., Collector], clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    collector = made("kucoin")
+    collector = make_collector("kucoin")
 
     def start(_: threading.Thread) -> None:
         raise KeyboardInterrupt

@@ -22,7 +22,7 @@ from derivdata.client.transport.connection import Connection
 from tests.reliability.conftest import Measured
 from tests.support.cassettes import SETTINGS
 from tests.transport.conftest import KEY, Open
-from tests.transport.server import Asked, Reply, serving
+from tests.transport.server import ReceivedRequest, Reply, serving
 from tests.transport.test_faults import CUT, RESET
 
 TLS = Path(__file__).resolve().parents[1] / "transport" / "tls.pem"
@@ -42,7 +42,7 @@ FAILURES = {
 class Scene:
     """A connection with a key, a good response, a failing one, and one that fails at another host."""
 
-    def __init__(self, connection: Connection, folder: Path, other: list[Asked]) -> None:
+    def __init__(self, connection: Connection, folder: Path, other: list[ReceivedRequest]) -> None:
         self.connection, self.folder, self.other = connection, folder, other
         self.raised: list[BaseException] = []
         self.shown: list[Any] = []
@@ -110,7 +110,7 @@ def _html(thing: Any) -> str:
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 def test_key_does_not_leak_into_nine_places(
     failure: Reply,
-    opened: Open,
+    open_connection: Open,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -123,18 +123,20 @@ def test_key_does_not_leak_into_nine_places(
         away = Reply(b"", status=307, headers={"Location": f"{other.url}/there"})
         answers = {"/good": GOOD, "/fails": failure, "/elsewhere": away}
         with serving(lambda asked: answers.get(asked.path, GOOD), tls=TLS) as server:
-            scene = Scene(opened(server.url), tmp_path, other.asked)
+            scene = Scene(open_connection(server.url), tmp_path, other.received)
             monkeypatch.setattr(SESSION, "connection", scene.connection)
             with warnings.catch_warnings():
                 warnings.simplefilter("always")
                 scene.play()
-            assert {a.headers.get("X-Api-Key") for a in server.asked} == {KEY}, "it was sent where it belongs"
+            assert {a.headers.get("X-Api-Key") for a in server.received} == {KEY}, (
+                "it was sent where it belongs"
+            )
     # The cassette recorder logs requests before it applies its filters.
     logged = [r.getMessage() + repr(vars(r)) for r in caplog.records if not r.name.startswith("vcr")]
     places = scene.places("\n".join(logged), "".join(capfd.readouterr()))
     assert len(places) == 9
     assert all(places.values()), {place for place, held in places.items() if not held}
-    assert other.asked
+    assert other.received
     results = {place: held.count(KEY.encode()) for place, held in places.items()}
     assert not any(results.values()), results
     measured("the key", "9 places after one kind of failure: 0 occurrences")

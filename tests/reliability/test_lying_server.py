@@ -38,7 +38,7 @@ from tests.reliability.promises import SOAK
 from tests.support import faults
 from tests.test_fetch import FAMILIES
 from tests.transport.conftest import KEY, Open
-from tests.transport.server import Asked, Reply, serving
+from tests.transport.server import ReceivedRequest, Reply, serving
 
 NOON = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 
@@ -952,7 +952,7 @@ class Liar:
             return self.honest[path]
         return json.dumps(body).encode()
 
-    def answer(self, request: Asked) -> Reply:
+    def answer(self, request: ReceivedRequest) -> Reply:
         return Reply(b"" if request.method == "HEAD" else self.body(request.path), date=NOON)
 
     def respond(self, request: Request) -> Response:
@@ -1092,35 +1092,35 @@ def test_false_response_is_detected(title: str, liar: Liar) -> None:
 
 @pytest.mark.parametrize("name", CALLS if SOAK else ["funding.history", "options.surface", "hip3.candles"])
 def test_false_response_is_not_cached(
-    name: str, upstream: Liar, server: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+    name: str, upstream: Liar, server: str, open_connection: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A response that broke a rule is requested again, and a correct one is the table."""
-    monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
+    monkeypatch.setattr(SESSION, "connection", open_connection(server, paced=False))
     refused = [title for title, lie in LIES.items() if lie.rule and lie.rule not in NOTICES]
     read = [LIES[title] for title in refused if (name, title) not in UNREAD]
     result = next((lie for lie in read if fits(lie, name, upstream)), None)
     if result is None:
         pytest.skip("no lie about this answer is an error")
-    monkeypatch.setattr(SESSION, "connection", opened(server, paced=False, cache="refresh"))
+    monkeypatch.setattr(SESSION, "connection", open_connection(server, paced=False, cache="refresh"))
     upstream.change = result.change
     assert outcome(name)[1] is not None
     upstream.change, before = None, len(upstream.paths)
-    monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
+    monkeypatch.setattr(SESSION, "connection", open_connection(server, paced=False))
     assert same(outcome(name)[0], TRUTHS[name][0])
     assert len(upstream.paths) > before, "the lie was kept in the cache"
 
 
 def test_false_record_in_the_cache_is_detected_when_read(
-    upstream: Liar, server: str, opened: Open, monkeypatch: pytest.MonkeyPatch
+    upstream: Liar, server: str, open_connection: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A response is stored before it is checked: a process may end in between."""
     upstream.change = LIES["another symbol"].change
-    monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
+    monkeypatch.setattr(SESSION, "connection", open_connection(server, paced=False))
     with monkeypatch.context() as killed:
         killed.setattr(SESSION, "forget", lambda request: None)
         assert outcome("funding.history")[1] is not None
     upstream.change, before = None, len(upstream.paths)
-    monkeypatch.setattr(SESSION, "connection", opened(server, paced=False))
+    monkeypatch.setattr(SESSION, "connection", open_connection(server, paced=False))
     error = outcome("funding.history")[1]
     assert error is not None
     assert "requested symbol 'BTC'" in str(error)

@@ -13,7 +13,7 @@ from derivdata.tables import endpoints
 from tests.service import market
 from tests.service.conftest import Caller
 from tests.service.conftest import serving as served
-from tests.transport.server import Asked, Reply, serving
+from tests.transport.server import ReceivedRequest, Reply, serving
 
 PATH = "/local/prices/history"
 
@@ -143,7 +143,7 @@ def test_tiny_prices_keep_their_digits_and_missing_prices_return_404() -> None:
 def test_service_without_prices_raises_an_error_that_names_sources_with_prices(status: int) -> None:
     """Another service returns nothing useful for the path: the error names the sources with prices."""
 
-    def hosted(request: Asked) -> Reply:
+    def hosted(request: ReceivedRequest) -> Reply:
         return Reply(b'{"error": "not found"}', status, date=pd.Timestamp("2026-06-30T12:00", tz="UTC"))
 
     with serving(hosted) as server:

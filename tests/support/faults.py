@@ -33,7 +33,7 @@ import pandas as pd
 import requests
 
 from derivdata.sources import service
-from tests.transport.server import Asked, Reply, reset, send, serving
+from tests.transport.server import ReceivedRequest, Reply, reset, send, serving
 
 PASSING = (
     "500", "html=502", "503", "504", "429=0.01", "429=soon", "reset", "reset=20", "cut=20", "open=20",
@@ -50,12 +50,12 @@ def serve(keys: Mapping[str, str]) -> Iterator[str]:
     tries: Counter[tuple[str, str]] = Counter()
     with closing(service.start("sample", keys=keys)) as local, requests.Session() as session:
 
-        def answer(asked: Asked) -> Reply:
-            plan, target = _asked(asked.path)
+        def answer(request: ReceivedRequest) -> Reply:
+            plan, target = _asked(request.path)
             tries[plan, target] += 1
             name, value = _item(plan, target, tries[plan, target])
-            sent = {name: value for name, value in asked.headers.items() if name != "Host"}
-            with session.request(asked.method, local.url + target, headers=sent, stream=True) as right:
+            sent = {name: value for name, value in request.headers.items() if name != "Host"}
+            with session.request(request.method, local.url + target, headers=sent, stream=True) as right:
                 whole = _whole(right)
             return _FAULTS[name](whole, value)
 

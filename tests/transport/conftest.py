@@ -88,7 +88,7 @@ def joiners(monkeypatch: pytest.MonkeyPatch) -> Joiners:
 
 
 @pytest.fixture
-def opened(tmp_path: Path, fake: FakeTime) -> Iterator[Open]:
+def open_connection(tmp_path: Path, fake: FakeTime) -> Iterator[Open]:
     """Make a connection to a test's server, with the test's clock and limits."""
     made: list[Connection] = []
 

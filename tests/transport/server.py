@@ -38,7 +38,7 @@ class Reply:
 
 
 @dataclass
-class Asked:
+class ReceivedRequest:
     """One request as it arrived."""
 
     method: str
@@ -49,10 +49,10 @@ class Asked:
 class Server:
     """Requests to a running server, and its address."""
 
-    def __init__(self, scheme: str, port: int, asked: list[Asked]) -> None:
+    def __init__(self, scheme: str, port: int, request: list[ReceivedRequest]) -> None:
         self.url = f"{scheme}://127.0.0.1:{port}"
         self.port = port
-        self.asked = asked
+        self.asked = request
 
     @property
     def paths(self) -> list[str]:
@@ -60,9 +60,9 @@ class Server:
 
 
 @contextmanager
-def serving(answer: Callable[[Asked], Reply], *, tls: Path | None = None) -> Iterator[Server]:
+def serving(answer: Callable[[ReceivedRequest], Reply], *, tls: Path | None = None) -> Iterator[Server]:
     """Start a server whose response is `answer` of the request; by https with the certificate of `tls`."""
-    asked: list[Asked] = []
+    asked: list[ReceivedRequest] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -83,7 +83,7 @@ def serving(answer: Callable[[Asked], Reply], *, tls: Path | None = None) -> Ite
                 super().finish()
 
         def do_GET(self) -> None:
-            one = Asked(self.command, self.path, dict(self.headers))
+            one = ReceivedRequest(self.command, self.path, dict(self.headers))
             asked.append(one)
             send(self, answer(one))
 

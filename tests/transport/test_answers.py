@@ -18,7 +18,7 @@ from derivdata.client import transport
 from derivdata.client.transport import DecodedResponse
 from derivdata.tables.endpoints import FUNDING, OI_TIMESERIES, Request
 from tests.support.records import attrs_of
-from tests.transport.server import NOON, Asked, Reply, serving
+from tests.transport.server import NOON, ReceivedRequest, Reply, serving
 
 
 class Body(msgspec.Struct):
@@ -65,7 +65,7 @@ def test_notices_are_given_again_from_the_cache() -> None:
             assert answer.notices == ("clamped", '{"a": null, "b": 1}', "3")
             assert [str(w.message) for w in caught] == [f"/funding: {n}" for n in answer.notices]
             assert {w.filename for w in caught} == {__file__}, "the warning points at the user's line"
-        assert len(server.asked) == 1
+        assert len(server.received) == 1
 
 
 class Loose(msgspec.Struct):
@@ -137,10 +137,10 @@ def test_provenance_is_preserved_by_pandas_operations(tmp_path: Path) -> None:
     assert pd.read_parquet(tmp_path / "frame.parquet").attrs == {"provenance": dict(provenance)}
 
 
-def one_symbol(asked: Asked) -> Reply:
-    if "BAD" in asked.path:
+def one_symbol(request: ReceivedRequest) -> Reply:
+    if "BAD" in request.path:
         return Reply.json({"error": "no such symbol"}, status=404)
-    return Reply.json({"rate": float(asked.path.count("A"))})
+    return Reply.json({"rate": float(request.path.count("A"))})
 
 
 def test_get_each_requires_one_end_per_query() -> None:

@@ -24,14 +24,14 @@ from derivdata.client.transport import cache
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.support.kept_answers import head
 from tests.transport.conftest import Open, checked
-from tests.transport.server import NOON, Asked, Reply, Server, serving
+from tests.transport.server import NOON, ReceivedRequest, Reply, Server, serving
 
 HISTORY = Request("/funding/historical", (("symbol", "BTC"),))
 HOUR = pd.Timedelta("1h")
 BRIEF = replace(FUNDING, fresh_seconds=1.0)
 
 
-def counting(**extra: Any) -> Callable[[Asked], Reply]:
+def counting(**extra: Any) -> Callable[[ReceivedRequest], Reply]:
     """Return a server function that numbers its responses."""
     count = iter(range(1_000_000))
     return lambda _: Reply.json({"n": next(count), **extra})
@@ -67,35 +67,35 @@ def expire(folder: Path, since: str = "365D") -> None:
     ],
 )
 def test_only_closed_windows_without_notices_never_expire(
-    until: pd.Timestamp | None, notices: Any, closed: bool, opened: Open, tmp_path: Path
+    until: pd.Timestamp | None, notices: Any, closed: bool, open_connection: Open, tmp_path: Path
 ) -> None:
     with serving(counting(notices=notices)) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         first = connection._serve(HISTORY, FUNDING_HISTORICAL, until)
         assert connection._serve(HISTORY, FUNDING_HISTORICAL, until) == first, "fresh in any case"
         expire(tmp_path)
         again = connection._serve(HISTORY, FUNDING_HISTORICAL, until)
     assert (again == first) is closed
-    assert len(server.asked) == (1 if closed else 2)
+    assert len(server.received) == (1 if closed else 2)
 
 
-def test_record_with_a_date_in_the_future_is_requested_again(opened: Open, tmp_path: Path) -> None:
+def test_record_with_a_date_in_the_future_is_requested_again(open_connection: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         first = connection._serve(HISTORY, FUNDING_HISTORICAL)
         expire(tmp_path, "-1D")
-        assert opened(server.url, offline=True)._serve(HISTORY, FUNDING_HISTORICAL) == first
+        assert open_connection(server.url, offline=True)._serve(HISTORY, FUNDING_HISTORICAL) == first
         second = connection._serve(HISTORY, FUNDING_HISTORICAL)
         assert second.body != first.body
         assert connection._serve(HISTORY, FUNDING_HISTORICAL) == second
-        assert len(server.asked) == 2
+        assert len(server.received) == 2
 
 
 def test_cached_response_needs_neither_a_thread_nor_the_session(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
+    open_connection: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(counting()) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         first = connection._serve(HISTORY, FUNDING)
 
         def refuse(*_: Any, **__: Any) -> None:
@@ -106,19 +106,19 @@ def test_cached_response_needs_neither_a_thread_nor_the_session(
         assert again == first
         assert again.sha256 == hashlib.sha256(again.body).hexdigest() == first.sha256
         with pytest.raises(AssertionError, match="asked for"):
-            opened(server.url, cache="refresh")._serve(HISTORY, FUNDING)
+            open_connection(server.url, cache="refresh")._serve(HISTORY, FUNDING)
 
 
 def test_record_stored_by_another_thread_meanwhile_is_used(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
+    open_connection: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(counting()) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         first = connection._serve(HISTORY, FUNDING)
         cached, looks = connection._cached, iter([None])
         monkeypatch.setattr(connection, "_cached", lambda url: next(looks, cached(url)))
         assert connection._serve(HISTORY, FUNDING) == first
-        assert len(server.asked) == 1
+        assert len(server.received) == 1
 
 
 def test_cached_response_imports_no_network_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,40 +137,40 @@ def test_cached_response_imports_no_network_module(tmp_path: Path, monkeypatch: 
     assert run.stdout.strip() == "{'n': 0} []"
 
 
-def test_cache_entries_depend_on_key_and_source_but_not_on_the_port(opened: Open) -> None:
+def test_cache_entries_depend_on_key_and_source_but_not_on_the_port(open_connection: Open) -> None:
     with serving(counting()) as server, serving(counting(other=True)) as other:
-        opened(server.url, key="k-free-tier")._serve(HISTORY, FUNDING)
-        opened(server.url, key="k-pro-tier")._serve(HISTORY, FUNDING)
-        assert len(server.asked) == 2
-        opened(other.url, key="k-pro-tier")._serve(HISTORY, FUNDING)
-        assert len(other.asked) == 1
-        opened(server.url, key=None, scope="local sample 1")._serve(HISTORY, FUNDING)
-        opened(other.url, key=None, scope="local sample 1")._serve(HISTORY, FUNDING)
-        assert (len(server.asked), len(other.asked)) == (3, 1)
+        open_connection(server.url, key="k-free-tier")._serve(HISTORY, FUNDING)
+        open_connection(server.url, key="k-pro-tier")._serve(HISTORY, FUNDING)
+        assert len(server.received) == 2
+        open_connection(other.url, key="k-pro-tier")._serve(HISTORY, FUNDING)
+        assert len(other.received) == 1
+        open_connection(server.url, key=None, scope="local sample 1")._serve(HISTORY, FUNDING)
+        open_connection(other.url, key=None, scope="local sample 1")._serve(HISTORY, FUNDING)
+        assert (len(server.received), len(other.received)) == (3, 1)
 
 
 def test_cache_off_reads_and_writes_nothing_and_refresh_replaces_records(
-    opened: Open, tmp_path: Path
+    open_connection: Open, tmp_path: Path
 ) -> None:
     with serving(counting()) as server:
-        connection = opened(server.url, cache="off")
+        connection = open_connection(server.url, cache="off")
         connection._serve(HISTORY, FUNDING)
         connection._serve(HISTORY, FUNDING)
-        assert len(server.asked) == 2
+        assert len(server.received) == 2
     assert files(tmp_path) == []
     with serving(counting()) as server:
-        opened(server.url)._serve(HISTORY, FUNDING)
-        fresh = opened(server.url, cache="refresh")._serve(HISTORY, FUNDING)
-        kept = opened(server.url)._serve(HISTORY, FUNDING)
-        assert len(server.asked) == 2
+        open_connection(server.url)._serve(HISTORY, FUNDING)
+        fresh = open_connection(server.url, cache="refresh")._serve(HISTORY, FUNDING)
+        kept = open_connection(server.url)._serve(HISTORY, FUNDING)
+        assert len(server.received) == 2
     assert fresh.body == kept.body == b'{"n": 1}'
 
 
 def test_offline_mode_uses_records_of_any_age_and_opens_no_socket(
-    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_connection: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(counting()) as server:
-        first = opened(server.url)._serve(HISTORY, FUNDING)
+        first = open_connection(server.url)._serve(HISTORY, FUNDING)
         expire(tmp_path)
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -178,25 +178,25 @@ def test_offline_mode_uses_records_of_any_age_and_opens_no_socket(
 
     monkeypatch.setattr("socket.socket.connect", refuse)
     monkeypatch.setattr("socket.getaddrinfo", refuse)
-    offline = opened(server.url, offline=True)
+    offline = open_connection(server.url, offline=True)
     assert offline._serve(HISTORY, FUNDING) == first
     assert offline.clock() == NOON.floor("min")
     with pytest.raises(errors.NotCached, match="/funding/historical\\?symbol=ETH: not in the cache"):
         offline._serve(Request("/funding/historical", (("symbol", "ETH"),)), FUNDING)
     with pytest.raises(errors.NotCached, match="read the time from"):
-        opened("https://nowhere.example", offline=True).clock()
+        open_connection("https://nowhere.example", offline=True).clock()
 
 
-def test_cached_response_equals_the_response(opened: Open) -> None:
+def test_cached_response_equals_the_response(open_connection: Open) -> None:
     """Body to the byte, date, headers that matter; 1.2 MB, not ASCII. Those on caching do not."""
     body = ('{"text": "' + "é€😀\\u0000 " * 100_000 + '"}').encode()
     caching = {"Cache-Control": "no-store", "Vary": "X-Api-Key, Accept", "ETag": '"1"', "Set-Cookie": "a=b"}
     headers = {"Deprecation": "true", "X-Derivdata-Source": "tape", "X-Derivdata-Synthetic": "1"} | caching
     with serving(lambda _: Reply(body, headers=headers)) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         first = connection._serve(HISTORY, FUNDING)
         second = connection._serve(HISTORY, FUNDING)
-        assert len(server.asked) == 1
+        assert len(server.received) == 1
     assert first == second
     assert second.body == body
     assert (second.source, second.synthetic, second.as_of) == ("tape", True, NOON)
@@ -216,10 +216,10 @@ def test_record_that_decompresses_too_large_is_a_miss() -> None:
     assert cache.read(seal + b"\n" + rest, "k") is None
 
 
-def test_record_states_its_request_and_expiry(opened: Open, tmp_path: Path) -> None:
+def test_record_states_its_request_and_expiry(open_connection: Open, tmp_path: Path) -> None:
     """Damage of it: tests/reliability/test_damage.py."""
     with serving(counting()) as server:
-        opened(server.url)._serve(HISTORY, BRIEF)
+        open_connection(server.url)._serve(HISTORY, BRIEF)
     [path] = files(tmp_path)
     record = cache.ResponseFiles(path.parents[1], path.parent.name).record(path.stem)
     assert record is not None
@@ -230,13 +230,13 @@ def test_record_states_its_request_and_expiry(opened: Open, tmp_path: Path) -> N
 
 
 def test_full_disk_gives_one_warning_and_all_responses(
-    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_connection: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with serving(counting()) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         with monkeypatch.context() as patch:
             patch.setattr(Path, "replace", full)
             with pytest.warns(errors.CacheNotice, match="No space left"):
@@ -247,18 +247,20 @@ def test_full_disk_gives_one_warning_and_all_responses(
         assert connection._serve(HISTORY, FUNDING).body == b'{"n": 2}'
 
 
-def test_cache_path_that_is_a_file_gives_one_warning_and_all_responses(opened: Open, tmp_path: Path) -> None:
+def test_cache_path_that_is_a_file_gives_one_warning_and_all_responses(
+    open_connection: Open, tmp_path: Path
+) -> None:
     (tmp_path / "cache").write_text("in the way")
     with serving(counting()) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         with pytest.warns(errors.CacheNotice, match="not stored"):
             assert checked(connection._serve(HISTORY, FUNDING_HISTORICAL)).body == b'{"n": 0}'
         assert connection._serve(HISTORY, FUNDING_HISTORICAL).body == b'{"n": 1}'
 
 
-def test_cache_files_are_readable_by_their_owner_only(opened: Open, tmp_path: Path) -> None:
+def test_cache_files_are_readable_by_their_owner_only(open_connection: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
-        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL)
+        open_connection(server.url)._serve(HISTORY, FUNDING_HISTORICAL)
     made = [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]
     assert {oct(p.stat().st_mode & 0o777) for p in made if p.is_dir()} == {"0o700"}
     assert {oct(p.stat().st_mode & 0o777) for p in made if p.is_file()} == {"0o600"}
@@ -291,7 +293,7 @@ def test_cache_info_counts_and_clear_removes_records(tmp_path: Path) -> None:
         assert transport.cache_clear() == 3
         assert transport.cache_info().answers == 0
         fill(server, 1)
-        assert len(server.asked) == 4
+        assert len(server.received) == 4
 
 
 @pytest.mark.parametrize("older_than", ["2h", pd.Timedelta("2h")])
@@ -315,10 +317,10 @@ def test_clear_requires_a_duration(older_than: Any) -> None:
 
 
 def test_oldest_records_are_evicted_at_the_limit_and_stray_files_removed(
-    opened: Open, tmp_path: Path
+    open_connection: Open, tmp_path: Path
 ) -> None:
     with serving(counting(pad="x" * 100)) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         for n in range(10):
             connection._serve(Request(f"/x/{n}", ()), FUNDING)
     root = tmp_path / "cache" / "answers"
@@ -337,13 +339,13 @@ def test_oldest_records_are_evicted_at_the_limit_and_stray_files_removed(
 
 
 def test_long_session_evicts_records_while_it_writes(
-    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_connection: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "LIMIT_BYTES", 30_000)
     monkeypatch.setattr(cache, "EVICT_EVERY_BYTES", 10_000)
     chance = random.Random(1)
     with serving(lambda _: Reply.json({"noise": chance.randbytes(2000).hex()})) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         for n in range(40):
             connection._serve(Request(f"/x/{n}", ()), FUNDING)
     kept = sum(p.stat().st_size for p in files(tmp_path))

@@ -18,7 +18,7 @@ from derivdata.sources import service
 from derivdata.support import times
 from derivdata.tables.endpoints import FUNDING, Request
 from tests.transport.conftest import KEY, FakeTime, Open
-from tests.transport.server import NOON, Asked, Reply, Server, serving
+from tests.transport.server import NOON, ReceivedRequest, Reply, Server, serving
 from tests.transport.test_cache import expire
 
 
@@ -87,7 +87,7 @@ def test_environment_variables_connect(server: Server, monkeypatch: pytest.Monke
     monkeypatch.setenv("DERIVDATA_BASE_URL", server.url)
     monkeypatch.setenv("DERIVDATA_API_KEY", KEY)
     assert transport.raw("/funding") == {"ok": True}
-    assert server.asked[0].headers["X-Api-Key"] == KEY
+    assert server.received[0].headers["X-Api-Key"] == KEY
     assert transport.SESSION.current() is transport.SESSION.current()
 
 
@@ -114,8 +114,8 @@ def test_local_source_supplies_key_label_and_clock(starts: Starts, server: Serve
     answer = transport.get(FUNDING, {}, into=dict[str, bool])
     assert (answer.source, answer.synthetic) == ("sample", True)
     assert answer.attribution == ""
-    assert server.asked[0].headers["X-Api-Key"] == "local-key 0"
-    assert [a.method for a in server.asked] == ["GET"], "its clock needs no request"
+    assert server.received[0].headers["X-Api-Key"] == "local-key 0"
+    assert [a.method for a in server.received] == ["GET"], "its clock needs no request"
     assert "sample (synthetic)" in repr(connection)
 
 
@@ -128,7 +128,7 @@ def test_local_source_is_cached_by_identity_and_the_sample_never_expires(
             expire(transport.cache_info().folder)
         transport.connect("sample").synthetic = synthetic
         transport.raw("/funding")
-    assert len(server.asked) == (1 if synthetic else 2)
+    assert len(server.received) == (1 if synthetic else 2)
 
 
 def test_arguments_of_another_kind_of_source_are_rejected(starts: Starts) -> None:
@@ -172,43 +172,45 @@ def test_source_and_attribution_come_from_arguments_or_the_service(server: Serve
 def ticking(step: pd.Timedelta):  # type: ignore[no-untyped-def]
     dates = iter(NOON + n * step for n in range(100))
 
-    def answer(asked: Asked) -> Reply:
-        return Reply.json({}, status=404 if asked.method == "HEAD" else 200, date=next(dates))
+    def answer(request: ReceivedRequest) -> Reply:
+        return Reply.json({}, status=404 if request.method == "HEAD" else 200, date=next(dates))
 
     return answer
 
 
-def test_clock_is_the_server_date_floored_to_minutes_for_15_seconds(opened: Open, fake: FakeTime) -> None:
+def test_clock_is_the_server_date_floored_to_minutes_for_15_seconds(
+    open_connection: Open, fake: FakeTime
+) -> None:
     with serving(ticking(pd.Timedelta("40s"))) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         assert connection.clock() == pd.Timestamp("2026-06-30T12:00Z")
         fake.now += 15
         assert connection.clock() == pd.Timestamp("2026-06-30T12:00Z")
         fake.now += 1
         assert connection.clock() == pd.Timestamp("2026-06-30T12:01Z")
-        assert [(a.method, a.path) for a in server.asked] == [("HEAD", "/")] * 2
+        assert [(a.method, a.path) for a in server.received] == [("HEAD", "/")] * 2
 
 
-def test_new_response_sets_the_clock_and_a_cached_one_does_not(opened: Open, fake: FakeTime) -> None:
+def test_new_response_sets_the_clock_and_a_cached_one_does_not(open_connection: Open, fake: FakeTime) -> None:
     with serving(ticking(pd.Timedelta("60s"))) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         connection._serve(Request("/funding", ()), FUNDING)
         assert connection.clock() == NOON.floor("min")
-        assert [a.method for a in server.asked] == ["GET"]
+        assert [a.method for a in server.received] == ["GET"]
         fake.now += 16
         connection._serve(Request("/funding", ()), FUNDING)
         assert connection.clock() == NOON.floor("min") + pd.Timedelta("1min")
-        assert [a.method for a in server.asked] == ["GET", "HEAD"]
+        assert [a.method for a in server.received] == ["GET", "HEAD"]
 
 
-def test_error_responses_set_the_clock_and_missing_dates_do_not(opened: Open) -> None:
+def test_error_responses_set_the_clock_and_missing_dates_do_not(open_connection: Open) -> None:
     with serving(lambda _: Reply(date=None)) as server:
         with pytest.raises(errors.NetworkError, match="Date"):
-            opened(server.url).clock()
-        assert len(server.asked) == 1
+            open_connection(server.url).clock()
+        assert len(server.received) == 1
     with serving(lambda _: Reply(b"", status=503)) as server:
-        assert opened(server.url, timing=Timing()).clock() == NOON.floor("min")
-        assert len(server.asked) == 1, "any status will do: it is not asked again"
+        assert open_connection(server.url, timing=Timing()).clock() == NOON.floor("min")
+        assert len(server.received) == 1, "any status will do: it is not asked again"
 
 
 def test_in_process_service_has_a_long_timeout(

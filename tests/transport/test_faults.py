@@ -28,7 +28,7 @@ from derivdata.client.transport.settings import Limits, Timing
 from derivdata.errors import NetworkError
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
 from tests.transport.conftest import FakeTime, Open, checked
-from tests.transport.server import NOON, Asked, Reply, endless, reset, serving
+from tests.transport.server import NOON, ReceivedRequest, Reply, endless, reset, serving
 
 GOOD = Reply.json({"rate": 1.0})
 ASKED = Request("/funding", ())
@@ -113,10 +113,10 @@ LASTING = [
     ],
 )
 def test_error_403_without_a_tier_does_not_name_the_tier_of_the_key(
-    endpoint: Endpoint, params: dict[str, str], says: str, opened: Open
+    endpoint: Endpoint, params: dict[str, str], says: str, open_connection: Open
 ) -> None:
     with serving(lambda _: error(403, error="old")) as server:
-        served = opened(server.url)._serve(request_of(endpoint, params), endpoint)
+        served = open_connection(server.url)._serve(request_of(endpoint, params), endpoint)
     with pytest.raises(errors.TierError, match=says) as raised:
         checked(served)
     assert "needs" not in str(raised.value), "the key may be of that very tier"
@@ -126,7 +126,7 @@ def answers(replies: list[Reply]):  # type: ignore[no-untyped-def]
     """The replies in turn, the last one indefinitely."""
     left = iter(replies)
 
-    def answer(_: Asked) -> Reply:
+    def answer(_: ReceivedRequest) -> Reply:
         return next(left, replies[-1])
 
     return answer
@@ -134,13 +134,13 @@ def answers(replies: list[Reply]):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize(("replies", "slept"), [c[1:] for c in RECOVERED], ids=[c[0] for c in RECOVERED])
 def test_transient_fault_is_retried(
-    replies: list[Reply], slept: list[float], opened: Open, fake: FakeTime
+    replies: list[Reply], slept: list[float], open_connection: Open, fake: FakeTime
 ) -> None:
     with serving(answers(replies)) as server:
-        served = checked(opened(server.url)._serve(ASKED, FUNDING))
+        served = checked(open_connection(server.url)._serve(ASKED, FUNDING))
     assert served.body == GOOD.body
     assert served.as_of == NOON
-    assert len(server.asked) == len(replies)
+    assert len(server.received) == len(replies)
     assert fake.slept == slept
 
 
@@ -148,50 +148,50 @@ def test_transient_fault_is_retried(
     ("replies", "kind", "tries", "says"), [c[1:] for c in LASTING], ids=[c[0] for c in LASTING]
 )
 def test_lasting_fault_raises_one_typed_error(
-    replies: list[Reply], kind: type[Exception], tries: int, says: str, opened: Open
+    replies: list[Reply], kind: type[Exception], tries: int, says: str, open_connection: Open
 ) -> None:
     with serving(answers(replies)) as server:
-        connection = opened(server.url, limits=Limits(body_bytes=200_000))
+        connection = open_connection(server.url, limits=Limits(body_bytes=200_000))
         with pytest.raises(kind, match=says) as raised:
             checked(connection._serve(ASKED, FUNDING))
-        assert len(server.asked) == tries
+        assert len(server.received) == tries
         with pytest.raises(kind):
             checked(connection._serve(ASKED, FUNDING))
-        assert len(server.asked) == 2 * tries, "an error is never kept"
+        assert len(server.received) == 2 * tries, "an error is never kept"
     assert str(raised.value).startswith("/funding")
 
 
-def test_backoff_doubles_up_to_the_cap_within_the_time_budget(opened: Open, fake: FakeTime) -> None:
+def test_backoff_doubles_up_to_the_cap_within_the_time_budget(open_connection: Open, fake: FakeTime) -> None:
     with serving(answers([error(500)])) as server:
-        connection = opened(server.url, limits=Limits(tries=50))
+        connection = open_connection(server.url, limits=Limits(tries=50))
         with pytest.raises(errors.ServerError):
             checked(connection._serve(ASKED, FUNDING))
     assert fake.slept[:8] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     assert 100 < sum(fake.slept) <= 120
 
 
-def test_retry_after_beyond_the_time_budget_raises_at_once(opened: Open, fake: FakeTime) -> None:
+def test_retry_after_beyond_the_time_budget_raises_at_once(open_connection: Open, fake: FakeTime) -> None:
     with serving(answers([asking(503, "30")])) as server, pytest.raises(errors.ServerError):
-        checked(opened(server.url)._serve(ASKED, FUNDING))
+        checked(open_connection(server.url)._serve(ASKED, FUNDING))
     assert sum(fake.slept) <= 120
-    assert len(server.asked) == 4
+    assert len(server.received) == 4
 
 
-def test_rate_limit_error_has_the_seconds_stated_in_the_body(opened: Open) -> None:
+def test_rate_limit_error_has_the_seconds_stated_in_the_body(open_connection: Open) -> None:
     reply = Reply.json({"error": "slow", "message": "2 a second", "retry_after": 77}, status=429)
     match = "slow; 2 a second"
     with serving(answers([reply])) as server, pytest.raises(errors.RateLimited, match=match) as raised:
-        checked(opened(server.url)._serve(ASKED, FUNDING))
+        checked(open_connection(server.url)._serve(ASKED, FUNDING))
     assert raised.value.retry_after == 77.0
     assert raised.value.status == 429
     assert raised.value.retryable
 
 
-def test_a_refused_connection_is_a_network_error(opened: Open) -> None:
+def test_a_refused_connection_is_a_network_error(open_connection: Open) -> None:
     with serving(answers([GOOD])) as server:
         url = server.url
     with pytest.raises(errors.NetworkError, match="refused"):
-        opened(url)._serve(ASKED, FUNDING)
+        open_connection(url)._serve(ASKED, FUNDING)
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_a_refused_connection_is_a_network_error(opened: Open) -> None:
     ],
 )
 def test_endless_bodies_and_silence_end_at_size_limit_and_timeout(
-    reply: Reply, limit: dict[str, float], says: str, opened: Open
+    reply: Reply, limit: dict[str, float], says: str, open_connection: Open
 ) -> None:
     with serving(answers([reply])) as server:
         timing = Timing(monotonic=itertools.count(0.0, 10.0).__next__)  # ten seconds from look to look
-        connection = opened(server.url, timing=timing, limits=Limits(**limit, tries=1))  # type: ignore[arg-type]
+        connection = open_connection(server.url, timing=timing, limits=Limits(**limit, tries=1))  # type: ignore[arg-type]
         with pytest.raises(errors.NetworkError, match=says):
             connection._serve(ASKED, FUNDING)
 
@@ -227,17 +227,17 @@ def test_size_limit_applies_to_compressed_bytes_too() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2**16 - 2, 2**16 - 1, 2**16, 2**17, 2**17 + 1, 300_001])
-def test_compressed_bodies_of_any_size_are_decoded_completely(size: int, opened: Open) -> None:
+def test_compressed_bodies_of_any_size_are_decoded_completely(size: int, open_connection: Open) -> None:
     """In one member, or in several, as concatenated gzip files have them."""
     text = (random.Random(size).randbytes(size).hex() + "0" * size)[:size]
     body = f'"{text}"'.encode()
     half = len(body) // 2
     for packed in (gzip.compress(body), gzip.compress(body[:half]) + gzip.compress(body[half:])):
         with serving(answers([Reply(packed, headers={"Content-Encoding": "gzip"})])) as server:
-            assert opened(server.url)._serve(ASKED, FUNDING).body == body
+            assert open_connection(server.url)._serve(ASKED, FUNDING).body == body
 
 
-def test_endless_headers_end_at_the_time_limit(opened: Open) -> None:
+def test_endless_headers_end_at_the_time_limit(open_connection: Open) -> None:
     over = threading.Event()
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
@@ -247,18 +247,20 @@ def test_endless_headers_end_at_the_time_limit(opened: Open) -> None:
             handler.wfile.flush()
 
     with serving(answers([Reply(raw=drip)])) as server:
-        connection = opened(server.url, timing=Timing(), limits=Limits(patience=0.2))
+        connection = open_connection(server.url, timing=Timing(), limits=Limits(patience=0.2))
         with pytest.raises(errors.NetworkError, match="no response within"):
             connection._serve(ASKED, FUNDING)
         over.set()
 
 
-def test_request_in_flight_is_not_retried_after_close(opened: Open, fake: FakeTime) -> None:
+def test_request_in_flight_is_not_retried_after_close(open_connection: Open, fake: FakeTime) -> None:
     with serving(answers([error(503)])) as server:
-        connection = opened(server.url, timing=replace(fake.timing, sleep=lambda _: connection.close()))
+        connection = open_connection(
+            server.url, timing=replace(fake.timing, sleep=lambda _: connection.close())
+        )
         with pytest.raises(errors.ServerError):
             checked(connection._serve(ASKED, FUNDING))
-        assert len(server.asked) == 2
+        assert len(server.received) == 2
 
 
 POINTS = [{"timestamp": "2026-06-01T00:00:00Z", "y": n / 8} for n in range(100)]

@@ -17,7 +17,7 @@ from derivdata.support.forking import started
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, OI_TIMESERIES, Request
 from tests.support.threads import in_threads
 from tests.transport.conftest import HANGS_SECONDS, Joiners, Open
-from tests.transport.server import Asked, Reply, serving
+from tests.transport.server import ReceivedRequest, Reply, serving
 
 
 class Crowd:
@@ -29,19 +29,19 @@ class Crowd:
         self._lock = threading.Lock()
         self._gate = threading.Barrier(at_once)
 
-    def __call__(self, asked: Asked) -> Reply:
+    def __call__(self, request: ReceivedRequest) -> Reply:
         with self._lock:
             self.now += 1
             self.most = max(self.most, self.now)
         try:
-            if "symbol=S000" not in asked.path and "/S000/" not in asked.path:
+            if "symbol=S000" not in request.path and "/S000/" not in request.path:
                 self._gate.wait(HANGS_SECONDS)
         finally:
             with self._lock:
                 self.now -= 1
-        if self._fails and self._fails in asked.path:
+        if self._fails and self._fails in request.path:
             return Reply.json({"error": "not this one"}, status=400)
-        return Reply.json({"path": asked.path})
+        return Reply.json({"path": request.path})
 
 
 def paths(params: list[dict[str, Any]], **options: Any) -> list[str]:
@@ -61,7 +61,7 @@ def test_eight_requests_run_in_parallel_and_responses_keep_their_order(cache: st
         result = paths(symbols(41))
         assert [path.split("/")[2] for path in result] == [f"S{n:03}" for n in range(41)]
         assert crowd.most == 8
-        assert len(server.asked) == 41
+        assert len(server.received) == 41
 
 
 def test_histories_of_many_symbols_are_requested_in_parallel() -> None:
@@ -76,14 +76,16 @@ def test_histories_of_many_symbols_are_requested_in_parallel() -> None:
     assert crowd.most == 8
 
 
-def test_rate_limited_requests_run_one_after_another(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limited_requests_run_one_after_another(
+    open_connection: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crowd = Crowd(1)
     with serving(crowd) as server:
-        monkeypatch.setattr(SESSION, "connection", opened(server.url))
+        monkeypatch.setattr(SESSION, "connection", open_connection(server.url))
         params = [{"symbol": f"S{n:03}", "start": "2026-06-01T00:00:00Z"} for n in range(6)]
         answers = transport.get_each(FUNDING_HISTORICAL, params, into=dict[str, str])
         for number, _ in enumerate(answers, start=1):
-            assert len(server.asked) == number, "each is requested when it is wanted"
+            assert len(server.received) == number, "each is requested when it is wanted"
     assert crowd.most == 1
 
 
@@ -97,7 +99,7 @@ def test_error_is_raised_in_order_and_earlier_responses_are_cached() -> None:
         with pytest.raises(errors.BadRequest, match="not this one"):
             next(answers)
         assert actual == ["S000", "S001", "S002"]
-        assert len(server.asked) == 9
+        assert len(server.received) == 9
         for thread in threading.enumerate():
             if thread.name == "derivdata-request":
                 thread.join(HANGS_SECONDS)
@@ -112,18 +114,18 @@ def test_first_error_stops_further_requests() -> None:
         transport.connect(server.url)
         with pytest.raises(errors.BadRequest):
             paths(symbols(20))
-        assert len(server.asked) == 1
+        assert len(server.received) == 1
 
 
 @pytest.mark.parametrize("cache", ["on", "off", "refresh"])
 def test_waiting_callers_share_response_or_error_and_errors_are_not_cached(
-    cache: str, opened: Open, joiners: Joiners
+    cache: str, open_connection: Open, joiners: Joiners
 ) -> None:
     """Sixteen threads at a time: each response comes once the fifteen others wait for it."""
     replies = iter([Reply(b"<html>")])
 
-    def slow(_: Asked) -> Reply:
-        joiners.wait_for(15 * len(server.asked))
+    def slow(_: ReceivedRequest) -> Reply:
+        joiners.wait_for(15 * len(server.received))
         return next(replies, Reply.json({}))
 
     messages: list[object] = []
@@ -135,10 +137,10 @@ def test_waiting_callers_share_response_or_error_and_errors_are_not_cached(
             messages.append(type(error))
 
     with serving(slow) as server:
-        connection = opened(server.url, cache=cache, timing=Timing())
+        connection = open_connection(server.url, cache=cache, timing=Timing())
         in_threads(16, ask)
         in_threads(16, ask)
-        assert len(server.asked) == 2
+        assert len(server.received) == 2
     assert messages == [errors.SchemaError] * 16 + [b"{}"] * 16
 
 

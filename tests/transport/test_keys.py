@@ -19,18 +19,18 @@ from derivdata.client.transport.adapter import Adapter
 from derivdata.client.transport.settings import Limits, Secret, Timing, site
 from derivdata.tables.endpoints import FUNDING, Request
 from tests.transport.conftest import KEY, Open, checked
-from tests.transport.server import Asked, Reply, serving
+from tests.transport.server import ReceivedRequest, Reply, serving
 
 ASKED = Request("/funding", ())
 TLS = Path(__file__).with_name("tls.pem")
 
 
-def plain(_: Asked) -> Reply:
+def plain(_: ReceivedRequest) -> Reply:
     return Reply.json({})
 
 
-def sent_key(asked: Asked) -> str | None:
-    return asked.headers.get("X-Api-Key")
+def sent_key(request: ReceivedRequest) -> str | None:
+    return request.headers.get("X-Api-Key")
 
 
 def key_file(text: str, mode: int = 0o600) -> Path:
@@ -45,7 +45,7 @@ def asked_with(**options: Any) -> str | None:
     with serving(plain) as server:
         transport.connect(server.url, **options)
         transport.raw("/funding")
-        return sent_key(server.asked[0])
+        return sent_key(server.received[0])
 
 
 def test_key_argument_precedes_environment_and_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,18 +89,18 @@ def test_key_is_sent_to_loopback_and_over_https(url: str) -> None:
 
 
 def test_untrusted_certificate_raises_before_anything_is_sent(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
+    open_connection: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "*")  # where a proxy is set up for the machine
     with serving(plain, tls=TLS) as server:
         with pytest.raises(errors.NetworkError, match="certificate") as raised:
-            opened(server.url)._serve(ASKED, FUNDING)
-        assert server.asked == []
+            open_connection(server.url)._serve(ASKED, FUNDING)
+        assert server.received == []
     assert not raised.value.retryable
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(TLS))
     with serving(plain, tls=TLS) as server:
-        checked(opened(server.url)._serve(ASKED, FUNDING))
-        assert sent_key(server.asked[0]) == KEY
+        checked(open_connection(server.url)._serve(ASKED, FUNDING))
+        assert sent_key(server.received[0]) == KEY
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_untrusted_certificate_raises_before_anything_is_sent(
     "base", ["https://api.example.com", "https://api.example.com:443/", "https://API.example.com"]
 )
 def test_key_is_sent_only_on_same_origin_redirects(
-    base: str, location: str, keyed: bool, monkeypatch: pytest.MonkeyPatch, opened: Open
+    base: str, location: str, keyed: bool, monkeypatch: pytest.MonkeyPatch, open_connection: Open
 ) -> None:
     seen: list[tuple[str, str | None]] = []
     real = HTTPAdapter.send
@@ -131,7 +131,7 @@ def test_key_is_sent_only_on_same_origin_redirects(
         return canned(request, None if len(seen) > 1 else location)
 
     monkeypatch.setattr(HTTPAdapter, "send", send)
-    checked(opened(base)._serve(ASKED, FUNDING))
+    checked(open_connection(base)._serve(ASKED, FUNDING))
     assert [key == KEY for _, key in seen] == [True, keyed], seen
 
 
@@ -180,30 +180,30 @@ def canned(request: requests.PreparedRequest, location: str | None) -> requests.
     return response
 
 
-def test_redirect_loop_raises(opened: Open) -> None:
+def test_redirect_loop_raises(open_connection: Open) -> None:
     with serving(lambda _: Reply(b"", status=302, headers={"Location": "/funding"})) as server:
         with pytest.raises(errors.NetworkError, match="too many redirects"):
-            opened(server.url)._serve(ASKED, FUNDING)
-        assert len(server.asked) <= 7
+            open_connection(server.url)._serve(ASKED, FUNDING)
+        assert len(server.received) <= 7
 
 
-def test_plain_http_does_not_use_a_proxy(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+def test_plain_http_does_not_use_a_proxy(monkeypatch: pytest.MonkeyPatch, open_connection: Open) -> None:
     with serving(plain) as proxy, serving(plain) as server:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         monkeypatch.setenv("http_proxy", proxy.url)
-        checked(opened(server.url)._serve(ASKED, FUNDING))
-        assert proxy.asked == []
-        assert len(server.asked) == 1
+        checked(open_connection(server.url)._serve(ASKED, FUNDING))
+        assert proxy.received == []
+        assert len(server.received) == 1
 
 
-def test_netrc_credentials_are_not_used(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+def test_netrc_credentials_are_not_used(monkeypatch: pytest.MonkeyPatch, open_connection: Open) -> None:
     netrc = Path.home() / ".netrc"
     netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
     with serving(plain) as server:
-        opened(server.url)._serve(ASKED, FUNDING)
-        assert "Authorization" not in server.asked[0].headers
+        open_connection(server.url)._serve(ASKED, FUNDING)
+        assert "Authorization" not in server.received[0].headers
 
 
 @pytest.mark.parametrize(("key", "said"), [("a", "a bad day"), ("abcdefgh", "***"), ("1234567", "1234567")])
@@ -235,27 +235,27 @@ def test_a_failed_connect_leaves_no_key_in_its_traceback(
         frames = frames.tb_next
 
 
-def test_keys_and_connections_are_neither_pickled_nor_shown(opened: Open) -> None:
-    connection = opened("https://api.example.com")
+def test_keys_and_connections_are_neither_pickled_nor_shown(open_connection: Open) -> None:
+    connection = open_connection("https://api.example.com")
     for thing in (connection, Secret(KEY)):
         assert KEY not in repr(thing)
         with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(thing)
 
 
-def test_no_cookie_is_sent_back_along_a_redirect_or_later(opened: Open) -> None:
-    def baked(asked: Asked) -> Reply:
+def test_no_cookie_is_sent_back_along_a_redirect_or_later(open_connection: Open) -> None:
+    def baked(request: ReceivedRequest) -> Reply:
         headers = {"Set-Cookie": "visitor=7; Path=/"}
-        if asked.path == "/funding":
+        if request.path == "/funding":
             return Reply(b"", status=302, headers={**headers, "Location": "/there"})
         return Reply(b"{}", headers=headers)
 
     with serving(baked) as server:
-        connection = opened(server.url, cache="off")
+        connection = open_connection(server.url, cache="off")
         for _ in range(2):
             checked(connection._serve(ASKED, FUNDING))
-    assert [one.path for one in server.asked] == ["/funding", "/there"] * 2
-    assert [one.headers.get("Cookie") for one in server.asked] == [None] * 4
+    assert [one.path for one in server.received] == ["/funding", "/there"] * 2
+    assert [one.headers.get("Cookie") for one in server.received] == [None] * 4
 
 
 def test_origin_matches_every_spelling_of_an_address() -> None:

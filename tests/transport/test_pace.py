@@ -22,9 +22,9 @@ def history(n: int) -> Request:
     return Request("/funding/historical", (("symbol", f"S{n}"),))
 
 
-def test_historical_requests_are_limited_to_1_8_per_second(opened: Open, fake: FakeTime) -> None:
+def test_historical_requests_are_limited_to_1_8_per_second(open_connection: Open, fake: FakeTime) -> None:
     with serving(lambda _: Reply.json({})) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         for n in range(4):
             connection._serve(history(n), FUNDING_HISTORICAL)
             connection._serve(Request("/funding", (("n", str(n)),)), FUNDING)
@@ -48,29 +48,29 @@ def test_missed_turn_is_taken_again_after_sleep(fake: FakeTime, tmp_path: Path) 
     assert fake.slept == pytest.approx([SPACING, SPACING - 0.2, SPACING])
 
 
-def test_every_retry_takes_a_turn(opened: Open, fake: FakeTime) -> None:
+def test_every_retry_takes_a_turn(open_connection: Open, fake: FakeTime) -> None:
     replies = iter([Reply.json({}, status=500), Reply.json({}, status=500)])
     with serving(lambda _: next(replies, Reply.json({}))) as server:
-        opened(server.url)._serve(history(0), FUNDING_HISTORICAL)
+        open_connection(server.url)._serve(history(0), FUNDING_HISTORICAL)
     pauses, turns = [0.25, 0.5], [SPACING - 0.25, SPACING - 0.5]
     assert fake.slept == pytest.approx([pauses[0], turns[0], pauses[1], turns[1]])
 
 
-def test_in_process_source_has_no_rate_limit(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
+def test_in_process_source_has_no_rate_limit(open_connection: Open, fake: FakeTime, tmp_path: Path) -> None:
     with serving(lambda _: Reply.json({})) as server:
-        connection = opened(server.url, paced=False)
+        connection = open_connection(server.url, paced=False)
         for n in range(5):
             connection._serve(history(n), FUNDING_HISTORICAL)
     assert fake.slept == []
     assert not (tmp_path / "cache" / "turns").exists()
 
 
-def test_rate_limit_is_shared_by_connections_of_one_key(opened: Open, fake: FakeTime) -> None:
+def test_rate_limit_is_shared_by_connections_of_one_key(open_connection: Open, fake: FakeTime) -> None:
     with serving(lambda _: Reply.json({})) as server:
-        opened(server.url)._serve(history(0), FUNDING_HISTORICAL)
-        opened(server.url)._serve(history(1), FUNDING_HISTORICAL)
+        open_connection(server.url)._serve(history(0), FUNDING_HISTORICAL)
+        open_connection(server.url)._serve(history(1), FUNDING_HISTORICAL)
         assert fake.slept == pytest.approx([SPACING])
-        opened(server.url, key="another-key")._serve(history(2), FUNDING_HISTORICAL)
+        open_connection(server.url, key="another-key")._serve(history(2), FUNDING_HISTORICAL)
     assert len(fake.slept) == 1
 
 

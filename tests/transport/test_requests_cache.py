@@ -22,7 +22,7 @@ from derivdata.client.transport.adapter import Adapter
 from derivdata.client.transport.network import Network
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.transport.conftest import KEY, Open
-from tests.transport.server import NOON, Asked, Reply, Server, serving
+from tests.transport.server import NOON, ReceivedRequest, Reply, Server, serving
 from tests.transport.test_cache import counting, expire, files
 
 HISTORY = Request("/funding/historical", (("symbol", "BTC"),))
@@ -30,16 +30,16 @@ OTHER = Request("/funding/historical", (("symbol", "ETH"),))
 HOUR = pd.Timedelta("1h")
 
 
-def tagged(bodies: dict[str, Any] | None = None) -> Callable[[Asked], Reply]:
+def tagged(bodies: dict[str, Any] | None = None) -> Callable[[ReceivedRequest], Reply]:
     """Give each body a tag; a current one returns 304, dated a minute after the previous one."""
     state = bodies if bodies is not None else {}
     state.setdefault("n", 0)
     minutes = iter(range(1_000))
 
-    def answer(asked: Asked) -> Reply:
+    def answer(request: ReceivedRequest) -> Reply:
         tag, date = f'"{state["n"]}"', NOON + pd.Timedelta(next(minutes), "min")
         headers = {"ETag": tag, "Last-Modified": "Tue, 30 Jun 2026 00:00:00 GMT", **state.get("headers", {})}
-        if asked.headers.get("If-None-Match") == tag:
+        if request.headers.get("If-None-Match") == tag:
             return Reply(b"", status=304, headers=headers, date=date, length=None)
         return Reply.json({"n": state["n"], **state.get("extra", {})}, headers=headers, date=date)
 
@@ -47,15 +47,15 @@ def tagged(bodies: dict[str, Any] | None = None) -> Callable[[Asked], Reply]:
 
 
 def conditions(server: Server) -> list[str | None]:
-    return [one.headers.get("If-None-Match") for one in server.asked]
+    return [one.headers.get("If-None-Match") for one in server.received]
 
 
 # Conditional requests
 
 
-def test_expired_record_is_revalidated_without_its_body(opened: Open, tmp_path: Path) -> None:
+def test_expired_record_is_revalidated_without_its_body(open_connection: Open, tmp_path: Path) -> None:
     with serving(tagged()) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         first = connection._serve(HISTORY, FUNDING)
         expire(tmp_path)
         again = connection._serve(HISTORY, FUNDING)
@@ -64,65 +64,67 @@ def test_expired_record_is_revalidated_without_its_body(opened: Open, tmp_path: 
     assert (again.status, again.body, again.sha256) == (200, first.body, first.sha256)
     assert (first.as_of, again.as_of) == (NOON, NOON + pd.Timedelta("1min"))
     assert not {"ETag", "Last-Modified", "Cache-Control"} & {*first.headers, *again.headers}
-    assert server.asked[1].headers["If-Modified-Since"] == "Tue, 30 Jun 2026 00:00:00 GMT"
+    assert server.received[1].headers["If-Modified-Since"] == "Tue, 30 Jun 2026 00:00:00 GMT"
 
 
-def test_changed_record_is_replaced(opened: Open, tmp_path: Path) -> None:
+def test_changed_record_is_replaced(open_connection: Open, tmp_path: Path) -> None:
     state: dict[str, Any] = {}
     with serving(tagged(state)) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         connection._serve(HISTORY, FUNDING)
         expire(tmp_path)
         state["n"] = 1
         assert connection._serve(HISTORY, FUNDING).body == b'{"n": 1}'
         assert connection._serve(HISTORY, FUNDING).body == b'{"n": 1}'
-        assert len(server.asked) == 2
+        assert len(server.received) == 2
 
 
-def test_window_closed_since_never_expires_once_revalidated(opened: Open, tmp_path: Path) -> None:
+def test_window_closed_since_never_expires_once_revalidated(open_connection: Open, tmp_path: Path) -> None:
     until = NOON - HOUR + pd.Timedelta("30s")
     with serving(tagged()) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         for _ in range(3):
             connection._serve(HISTORY, FUNDING_HISTORICAL, until)
             expire(tmp_path)
         assert conditions(server) == [None, '"0"'], "the second response is an hour after the window"
 
 
-def test_response_with_notices_is_requested_without_a_condition(opened: Open, tmp_path: Path) -> None:
+def test_response_with_notices_is_requested_without_a_condition(
+    open_connection: Open, tmp_path: Path
+) -> None:
     state: dict[str, Any] = {"extra": {"notices": ["clamped to 30 days"]}}
     with serving(tagged(state)) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         for _ in range(2):
             connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
             expire(tmp_path)
         assert conditions(server) == [None, None]
 
 
-def test_change_of_past_rows_revalidates_records(opened: Open) -> None:
+def test_change_of_past_rows_revalidates_records(open_connection: Open) -> None:
     """A served archive returns the version of its past: most records remain valid."""
     state: dict[str, Any] = {"headers": {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "1"}}
     with serving(tagged(state)) as server:
-        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+        open_connection(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
         state["headers"] = {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "2"}
-        again = opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
-        gets = [one.headers.get("If-None-Match") for one in server.asked if one.method == "GET"]
+        again = open_connection(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+        gets = [one.headers.get("If-None-Match") for one in server.received if one.method == "GET"]
         assert gets == [None, '"0"']
         assert again.headers["X-Derivdata-Data-Version"] == "2"
-        asked = len(server.asked)
-        connection = opened(server.url)
+        asked = len(server.received)
+        connection = open_connection(server.url)
         connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
-        assert [one.method for one in server.asked[asked:]] == ["HEAD"], "the record has the new version"
+        assert [one.method for one in server.received[asked:]] == ["HEAD"], "the record has the new version"
 
 
-def test_not_modified_response_without_a_date_is_rejected(opened: Open, tmp_path: Path) -> None:
-    def answer(asked: Asked) -> Reply:
-        if "If-None-Match" in asked.headers:
+def test_not_modified_response_without_a_date_is_rejected(open_connection: Open, tmp_path: Path) -> None:
+    def answer(request: ReceivedRequest) -> Reply:
+        if "If-None-Match" in request.headers:
             return Reply(b"", status=304, headers={"ETag": '"0"'}, date=None)
         return Reply(headers={"ETag": '"0"'})
 
     with serving(answer) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         connection._serve(HISTORY, FUNDING)
         expire(tmp_path)
         with pytest.raises(errors.SchemaError, match="does not have a valid Date"):
@@ -132,7 +134,7 @@ def test_not_modified_response_without_a_date_is_rejected(opened: Open, tmp_path
 # Settings
 
 
-def failing(status: int) -> Callable[[Asked], Reply]:
+def failing(status: int) -> Callable[[ReceivedRequest], Reply]:
     """The first response is right, every later one fails."""
     count = iter(range(1_000))
     return lambda _: Reply() if next(count) == 0 else Reply(b'{"error": "no"}', status=status)
@@ -143,48 +145,50 @@ def failing(status: int) -> Callable[[Asked], Reply]:
     [(500, errors.ServerError), (503, errors.ServerError), (429, errors.RateLimited)],
 )
 def test_expired_record_is_used_with_stale_if_error(
-    status: int, error: type[Exception], opened: Open, tmp_path: Path
+    status: int, error: type[Exception], open_connection: Open, tmp_path: Path
 ) -> None:
     with serving(failing(status)) as server:
-        first = opened(server.url)._serve(HISTORY, FUNDING)
+        first = open_connection(server.url)._serve(HISTORY, FUNDING)
         expire(tmp_path)
-        tolerant = opened(server.url, rules={"stale_if_error": True})
+        tolerant = open_connection(server.url, rules={"stale_if_error": True})
         with pytest.warns(errors.CacheNotice, match="an expired response of Tue, 30 Jun 2026 12:00:30 GMT"):
             stale = tolerant._serve(HISTORY, FUNDING)
         assert stale == first
-        plain = opened(server.url)._serve(HISTORY, FUNDING)
+        plain = open_connection(server.url)._serve(HISTORY, FUNDING)
         assert (plain.status, type(transport.response.error_of(plain))) == (status, error)
 
 
-def test_expired_record_is_used_if_the_server_is_unreachable(opened: Open, tmp_path: Path) -> None:
+def test_expired_record_is_used_if_the_server_is_unreachable(open_connection: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
-        first = opened(server.url)._serve(HISTORY, FUNDING)
+        first = open_connection(server.url)._serve(HISTORY, FUNDING)
     expire(tmp_path)
     with pytest.warns(errors.CacheNotice, match="did not respond"):
-        assert opened(server.url, rules={"stale_if_error": True})._serve(HISTORY, FUNDING) == first
+        assert open_connection(server.url, rules={"stale_if_error": True})._serve(HISTORY, FUNDING) == first
     with pytest.raises(errors.NetworkError):
-        opened(server.url, rules={"stale_if_error": timedelta(days=1)})._serve(HISTORY, FUNDING)
+        open_connection(server.url, rules={"stale_if_error": timedelta(days=1)})._serve(HISTORY, FUNDING)
     with pytest.raises(errors.NetworkError):
-        opened(server.url)._serve(HISTORY, FUNDING)
+        open_connection(server.url)._serve(HISTORY, FUNDING)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
-def test_error_4xx_is_not_hidden_by_an_expired_record(status: int, opened: Open, tmp_path: Path) -> None:
+def test_error_4xx_is_not_hidden_by_an_expired_record(
+    status: int, open_connection: Open, tmp_path: Path
+) -> None:
     with serving(failing(status)) as server:
-        opened(server.url)._serve(HISTORY, FUNDING)
+        open_connection(server.url)._serve(HISTORY, FUNDING)
         expire(tmp_path)
-        answer = opened(server.url, rules={"stale_if_error": True})._serve(HISTORY, FUNDING)
+        answer = open_connection(server.url, rules={"stale_if_error": True})._serve(HISTORY, FUNDING)
         assert answer.status == status
         assert len(files(tmp_path)) == 1, "and the record stays"
 
 
-def test_invalidated_record_is_not_used_without_revalidation(opened: Open) -> None:
+def test_invalidated_record_is_not_used_without_revalidation(open_connection: Open) -> None:
     """The version may have changed: without `stale_if_error` an error is better than other data."""
     state: dict[str, Any] = {"headers": {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "1"}}
     with serving(tagged(state)) as server:
-        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+        open_connection(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
     with pytest.raises(errors.NetworkError):
-        opened(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
+        open_connection(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
 
 
 @pytest.mark.parametrize(
@@ -200,10 +204,10 @@ def test_invalidated_record_is_not_used_without_revalidation(opened: Open) -> No
     ],
 )
 def test_user_settings_override_endpoint_settings(
-    rules: dict[str, Any], seconds: float | None, opened: Open, tmp_path: Path
+    rules: dict[str, Any], seconds: float | None, open_connection: Open, tmp_path: Path
 ) -> None:
     with serving(counting()) as server:
-        opened(server.url, rules=rules)._serve(HISTORY, replace(FUNDING, fresh_seconds=60.0))
+        open_connection(server.url, rules=rules)._serve(HISTORY, replace(FUNDING, fresh_seconds=60.0))
     [path] = files(tmp_path)
     record = cache.ResponseFiles(path.parents[1], path.parent.name).record(path.stem)
     assert record is not None
@@ -214,19 +218,19 @@ def test_user_settings_override_endpoint_settings(
         assert (record.head.expires - record.head.created).total_seconds() == pytest.approx(seconds, abs=0.5)
 
 
-def test_closed_window_never_expires_with_any_settings(opened: Open, tmp_path: Path) -> None:
+def test_closed_window_never_expires_with_any_settings(open_connection: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
-        connection = opened(server.url, rules={"expire_after": 1})
+        connection = open_connection(server.url, rules={"expire_after": 1})
         first = connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
         expire(tmp_path)
         assert connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR) == first
 
 
-def test_always_revalidate_and_read_only(opened: Open, tmp_path: Path) -> None:
+def test_always_revalidate_and_read_only(open_connection: Open, tmp_path: Path) -> None:
     with serving(tagged()) as server:
-        opened(server.url, rules={"read_only": True})._serve(HISTORY, FUNDING)
+        open_connection(server.url, rules={"read_only": True})._serve(HISTORY, FUNDING)
         assert files(tmp_path) == []
-        connection = opened(server.url, rules={"always_revalidate": True})
+        connection = open_connection(server.url, rules={"always_revalidate": True})
         connection._serve(HISTORY, FUNDING)
         connection._serve(HISTORY, FUNDING)
         assert conditions(server) == [None, None, '"0"']
@@ -281,14 +285,14 @@ def test_plain_session_is_used_with_the_librarys_cache(
     with serving(counting()) as server:
         transport.connect(server.url, api_key=KEY, session=own)
         assert dd.raw("/x") == dd.raw("/x") == {"n": 0}
-        [asked] = server.asked
+        [asked] = server.received
         transport.disconnect()
         assert own.get(f"{server.url}/y").json() == {"n": 1}, "the session stays open"
     assert asked.headers["X-Mine"] == "yes"
     assert asked.headers["Authorization"].startswith("Basic ")
     assert asked.headers["X-Api-Key"] == KEY
     assert asked.headers["Accept-Encoding"] == "gzip"
-    assert "X-Api-Key" not in server.asked[1].headers, "without the adapter again"
+    assert "X-Api-Key" not in server.received[1].headers, "without the adapter again"
     assert seen[0] == f"{server.url}/x"
     assert len(files(tmp_path)) == 1
     assert not any(isinstance(adapter, Adapter) for adapter in own.adapters.values())
@@ -299,13 +303,13 @@ def test_adapter_is_mounted_for_the_origin_of_the_api_only(own: requests.Session
         transport.connect(server.url, api_key=KEY, session=own, cache="off")
         dd.raw("/x")
         own.get(f"{elsewhere.url}/x")
-        assert "X-Api-Key" not in elsewhere.asked[0].headers
+        assert "X-Api-Key" not in elsewhere.received[0].headers
         moved = serving(lambda _: Reply(b"", status=302, headers={"Location": f"{elsewhere.url}/there"}))
         with moved as mover:
             transport.connect(mover.url, api_key=KEY, session=own, cache="off")
             dd.raw("/x")
-            assert mover.asked[0].headers["X-Api-Key"] == KEY
-            assert "X-Api-Key" not in elsewhere.asked[1].headers
+            assert mover.received[0].headers["X-Api-Key"] == KEY
+            assert "X-Api-Key" not in elsewhere.received[1].headers
 
 
 def test_adapter_of_the_users_session_still_sends(own: requests.Session) -> None:
@@ -332,7 +336,7 @@ def test_a_proxy_of_the_session_is_used_and_not_with_a_key_in_clear(own: request
         own.proxies = {"http": proxy.url}
         transport.connect(server.url, api_key=KEY, session=own, cache="off")
         dd.raw("/x")
-        assert (len(proxy.asked), len(server.asked)) == (1, 0)
+        assert (len(proxy.received), len(server.received)) == (1, 0)
         own.proxies = {"http": "http://proxy.example:3128"}
         with pytest.raises(ValueError, match="plain http through the session's proxy") as raised:
             transport.connect(server.url, api_key=KEY, session=own)
@@ -351,20 +355,20 @@ def stored_bytes(folder: Path) -> bytes:
 def test_key_is_not_stored_in_a_users_backend(backend: str, serializer: str, tmp_path: Path) -> None:
     """Also where the API redirects within its origin, and repeats the key's name."""
 
-    def answer(asked: Asked) -> Reply:
-        if asked.path == "/moved":
+    def answer(request: ReceivedRequest) -> Reply:
+        if request.path == "/moved":
             return Reply(b"", status=302, headers={"Location": "/there"})
-        return Reply.json({"path": asked.path, "header": "X-Api-Key"})
+        return Reply.json({"path": request.path, "header": "X-Api-Key"})
 
     place = tmp_path / "mine"
     with serving(answer) as server, CachedSession(place, backend=backend, serializer=serializer) as session:
         transport.connect(server.url, api_key=KEY, session=session)
         assert dd.raw("/x")["path"] == "/x"
         assert dd.raw("/moved")["path"] == "/there"
-        asked = len(server.asked)
+        asked = len(server.received)
         assert dd.raw("/x")["path"] == "/x"
-        assert len(server.asked) == asked == 3, "from the session's cache"
-        assert all(one.headers["X-Api-Key"] == KEY for one in server.asked)
+        assert len(server.received) == asked == 3, "from the session's cache"
+        assert all(one.headers["X-Api-Key"] == KEY for one in server.received)
         transport.disconnect()
     kept = (
         stored_bytes(tmp_path / "mine.sqlite" if backend == "sqlite" else place)
@@ -382,7 +386,7 @@ def test_two_keys_do_not_share_records_of_a_users_cache(tmp_path: Path) -> None:
         for key, expected in (("k-free-tier", 0), ("k-pro-tier", 1), ("k-free-tier", 0), ("k-pro-tier", 1)):
             transport.connect(server.url, api_key=key, session=session)
             assert dd.raw("/x") == {"n": expected}
-        assert len(server.asked) == 2
+        assert len(server.received) == 2
 
 
 def test_users_session_without_expiry_uses_endpoint_expiry(tmp_path: Path) -> None:
@@ -413,7 +417,7 @@ def test_cache_modes_apply_to_a_users_cache(tmp_path: Path) -> None:
         assert transport.asof() == NOON.floor("min")
         with pytest.raises(errors.NotCached, match="/y: not in the cache"):
             dd.raw("/y")
-        assert len(server.asked) == 4
+        assert len(server.received) == 4
         with pytest.raises(ValueError, match="set them on the CachedSession"):
             fetch(cache={"expire_after": 5})
 
@@ -433,10 +437,10 @@ def test_object_that_is_not_a_session_is_rejected() -> None:
         transport.connect("sample", session=requests.Session())
 
 
-def test_cache_implements_the_storage_interface_of_requests_cache(opened: Open) -> None:
+def test_cache_implements_the_storage_interface_of_requests_cache(open_connection: Open) -> None:
     """The methods that requests-cache offers for its caches work on ours: count, delete, expire."""
     with serving(counting()) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         for request in (HISTORY, OTHER):
             connection._serve(request, FUNDING)
         network: Network = connection._opened()

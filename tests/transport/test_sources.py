@@ -21,7 +21,7 @@ from derivdata.client.transport import cache
 from derivdata.client.transport.response import plain_text
 from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.transport.conftest import FakeTime, Open
-from tests.transport.server import NOON, Asked, Reply, serving
+from tests.transport.server import NOON, ReceivedRequest, Reply, serving
 
 HISTORY = Request("/funding/historical", (("symbol", "BTC"),))
 HOUR = pd.Timedelta("1h")
@@ -37,7 +37,7 @@ class Source:
     label: str = "mine"
     down: bool = False
 
-    def __call__(self, asked: Asked) -> Reply:
+    def __call__(self, request: ReceivedRequest) -> Reply:
         headers = {"X-Derivdata-Source": quote(self.label)}
         if self.id is not None:
             headers["X-Derivdata-Source-Id"] = self.id
@@ -54,73 +54,73 @@ def rows(connection: transport.Connection) -> int:
     return int(json.loads(body)["rows"])
 
 
-def gets(asked: list[Asked]) -> int:
-    return sum(a.method == "GET" for a in asked)
+def gets(request: list[ReceivedRequest]) -> int:
+    return sum(a.method == "GET" for a in request)
 
 
-def test_closed_window_stays_cached_when_rows_are_appended(opened: Open) -> None:
+def test_closed_window_stays_cached_when_rows_are_appended(open_connection: Open) -> None:
     source = Source()
     with serving(source) as server:
-        assert rows(opened(server.url)) == 12
+        assert rows(open_connection(server.url)) == 12
         source.rows = 99  # what it would answer now; the version says that the past has not changed
-        assert [rows(opened(server.url)) for _ in range(3)] == [12, 12, 12]
-        assert gets(server.asked) == 1
+        assert [rows(open_connection(server.url)) for _ in range(3)] == [12, 12, 12]
+        assert gets(server.received) == 1
 
 
-def test_rows_added_to_the_past_are_fetched(opened: Open, fake: FakeTime) -> None:
+def test_rows_added_to_the_past_are_fetched(open_connection: Open, fake: FakeTime) -> None:
     source = Source()
     with serving(source) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         assert rows(connection) == 12
         source.rows, source.version = 24, "2"
-        assert rows(opened(server.url)) == 24, "by the next connection at once"
+        assert rows(open_connection(server.url)) == 24, "by the next connection at once"
         fake.now += 3
         assert rows(connection) == 24, "by this one when it has looked again"
-        assert gets(server.asked) == 2
+        assert gets(server.received) == 2
 
 
 @pytest.mark.parametrize("other", ["archive-2", None])
-def test_sources_at_the_same_address_do_not_share_records(other: str | None, opened: Open) -> None:
+def test_sources_at_the_same_address_do_not_share_records(other: str | None, open_connection: Open) -> None:
     source = Source()
     with serving(source) as server:
-        assert rows(opened(server.url)) == 12
+        assert rows(open_connection(server.url)) == 12
         source.id, source.rows = other, 7
-        assert rows(opened(server.url)) == 7
+        assert rows(open_connection(server.url)) == 7
         source.id, source.rows = "archive-1", 12
-        assert rows(opened(server.url)) == 12
+        assert rows(open_connection(server.url)) == 12
 
 
 @pytest.mark.parametrize(
     ("source", "requests"), [(lambda _: Reply.json({"rows": 12}), 1), (Source(id=None, version=None), 2)]
 )
 def test_service_without_a_data_identity_is_identified_by_its_address(
-    source: Any, requests: int, opened: Open
+    source: Any, requests: int, open_connection: Open
 ) -> None:
     """The hosted service, which is not requested to use the cache; and a served archive of 0.1."""
     with serving(source) as server:
-        assert [rows(opened(server.url)) for _ in range(2)] == [12, 12]
-        assert (gets(server.asked), len(server.asked)) == (1, requests)
+        assert [rows(open_connection(server.url)) for _ in range(2)] == [12, 12]
+        assert (gets(server.received), len(server.received)) == (1, requests)
 
 
-def test_unreachable_source_uses_the_cache_only_offline(opened: Open) -> None:
+def test_unreachable_source_uses_the_cache_only_offline(open_connection: Open) -> None:
     source = Source()
     with serving(source) as server:
-        assert rows(opened(server.url)) == 12
+        assert rows(open_connection(server.url)) == 12
         source.down = True
         with pytest.raises(errors.NetworkError):
-            rows(opened(server.url))
-        assert rows(opened(server.url, offline=True)) == 12
+            rows(open_connection(server.url))
+        assert rows(open_connection(server.url, offline=True)) == 12
 
 
-def test_data_identity_is_read_at_most_every_two_seconds(opened: Open, fake: FakeTime) -> None:
+def test_data_identity_is_read_at_most_every_two_seconds(open_connection: Open, fake: FakeTime) -> None:
     with serving(Source()) as server:
-        rows(opened(server.url))
-        connection = opened(server.url)
+        rows(open_connection(server.url))
+        connection = open_connection(server.url)
         assert [rows(connection) for _ in range(20)] == [12] * 20
-        assert [a.method for a in server.asked] == ["GET", "HEAD"]
+        assert [a.method for a in server.received] == ["GET", "HEAD"]
         fake.now += 2.5
         rows(connection)
-        assert [a.method for a in server.asked] == ["GET", "HEAD", "HEAD"]
+        assert [a.method for a in server.received] == ["GET", "HEAD", "HEAD"]
 
 
 def machine(at: pd.Timestamp, fake: FakeTime) -> object:
@@ -131,50 +131,56 @@ def machine(at: pd.Timestamp, fake: FakeTime) -> object:
 
 @pytest.mark.parametrize(("ahead", "kept"), [("5min", True), ("5min1s", False), ("2h", False)])
 def test_server_clock_ahead_of_this_machine_closes_no_window(
-    ahead: str, kept: bool, opened: Open, fake: FakeTime, tmp_path: Path
+    ahead: str, kept: bool, open_connection: Open, fake: FakeTime, tmp_path: Path
 ) -> None:
     """Its `Date` shows that the last rows are present; one in the future shows nothing."""
     timing = machine(NOON - pd.Timedelta(ahead), fake)
     with serving(lambda _: Reply.json({"rows": 8})) as server:
-        rows(opened(server.url, timing=timing))
+        rows(open_connection(server.url, timing=timing))
     [path] = tmp_path.rglob("*.answer")
     record = cache.read(path.read_bytes(), path.stem)
     assert record is not None
     assert (record.head.expires is None) is kept
 
 
-def dated(folder: Path, opened: Open, dates: list[pd.Timestamp]) -> str:
+def dated(folder: Path, open_connection: Open, dates: list[pd.Timestamp]) -> str:
     """Cache one response for each date; return the server's address."""
     given = iter(dates)
     with serving(lambda _: Reply.json({}, date=next(given))) as server:
-        connection = opened(server.url)
+        connection = open_connection(server.url)
         for n, _ in enumerate(dates):
             connection._serve(Request(f"/x/{n}", ()), FUNDING)
         return server.url
 
 
-def offline(url: str, opened: Open, fake: FakeTime) -> pd.Timestamp:
-    return opened(url, offline=True, timing=machine(NOON + 24 * HOUR, fake)).clock()
+def offline(url: str, open_connection: Open, fake: FakeTime) -> pd.Timestamp:
+    return open_connection(url, offline=True, timing=machine(NOON + 24 * HOUR, fake)).clock()
 
 
-def test_the_offline_clock_ignores_dates_of_the_future(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
-    url = dated(tmp_path, opened, [NOON, pd.Timestamp("2099-01-01T00:00Z"), NOON - HOUR])
-    assert offline(url, opened, fake) == NOON.floor("min")
+def test_the_offline_clock_ignores_dates_of_the_future(
+    open_connection: Open, fake: FakeTime, tmp_path: Path
+) -> None:
+    url = dated(tmp_path, open_connection, [NOON, pd.Timestamp("2099-01-01T00:00Z"), NOON - HOUR])
+    assert offline(url, open_connection, fake) == NOON.floor("min")
     assert (
-        opened(url, offline=True, timing=machine(pd.Timestamp("2099-01-02T00:00Z"), fake)).clock().year
+        open_connection(url, offline=True, timing=machine(pd.Timestamp("2099-01-02T00:00Z"), fake))
+        .clock()
+        .year
         == 2099
     )
 
 
-def test_the_offline_clock_reads_sealed_records_only(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
+def test_the_offline_clock_reads_sealed_records_only(
+    open_connection: Open, fake: FakeTime, tmp_path: Path
+) -> None:
     """A head points to the record, and the sealed record is authoritative."""
     newest = NOON + 2 * HOUR
-    url = dated(tmp_path, opened, [NOON, newest, NOON + HOUR])
-    connection = opened(url, offline=True, timing=machine(NOON + 24 * HOUR, fake))
+    url = dated(tmp_path, open_connection, [NOON, newest, NOON + HOUR])
+    connection = open_connection(url, offline=True, timing=machine(NOON + 24 * HOUR, fake))
     assert connection.clock() == newest.floor("min")
     [path] = [p for p in tmp_path.rglob("*.answer") if b"14:00:30" in p.read_bytes()]
     path.write_bytes(path.read_bytes().replace(b"14:00:30", b"15:00:30"))
-    assert offline(url, opened, fake) == (NOON + HOUR).floor("min"), "the seal is broken"
+    assert offline(url, open_connection, fake) == (NOON + HOUR).floor("min"), "the seal is broken"
     [path] = [p for p in tmp_path.rglob("*.answer") if b"13:00:30" in p.read_bytes()]
     path.unlink()
     assert connection.clock() == NOON.floor("min"), "another process may add and remove answers"
@@ -248,8 +254,8 @@ def test_notices_are_limited_in_number_and_length_and_escaped(recwarn: pytest.Wa
 
 
 def test_errors_sources_and_deprecations_are_escaped_too(recwarn: pytest.WarningsRecorder) -> None:
-    def answer(asked: Asked) -> Reply:
-        if asked.path == "/bad":
+    def answer(request: ReceivedRequest) -> Reply:
+        if request.path == "/bad":
             return Reply.json({"error": "no\x1b[2J such\nthing"}, status=400)
         headers = {"X-Derivdata-Source": quote("mine\n\x1b]0;x"), "Deprecation": "true", "Link": "a\x7fb"}
         return Reply.json({"unit": "\x1b[31mred"}, headers=headers)
