@@ -179,15 +179,22 @@ def test_card_reruns_from_its_recording(
     assert main(["rerun", str(tmp_path / "carry.json"), str(recording)]) == 0
     assert "0 beyond their tolerance; the result is bit-equal" in capsys.readouterr().out
 
-    card = json.loads((tmp_path / "carry.json").read_text())
+
+def test_rerun_exits_with_1_if_a_figure_is_beyond_its_tolerance(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "carry.json"
+    with dd.replay(recording):
+        dd.card(backtest.carry(paid(), RULE, COSTS, maintenance=0.02), path)
+    card = json.loads(path.read_text())
     card["figures"]["net_usd"]["value"] *= 1.01
     card["figures"]["net_usd"]["tolerance"] = 1e-3
-    (tmp_path / "carry.json").write_text(json.dumps(card))
-    assert main(["rerun", str(tmp_path / "carry.json"), str(recording)]) == 1
+    path.write_text(json.dumps(card))
+    assert main(["rerun", str(path), str(recording)]) == 1
     assert "1 beyond their tolerance" in capsys.readouterr().out
 
 
-def test_card_of_a_dataset_function_reruns(recording: Path, tmp_path: Path) -> None:
+def test_card_of_a_function_of_an_xarray_dataset_reruns(recording: Path, tmp_path: Path) -> None:
     with dd.replay(recording):
         pairs = dd.analysis.funding.pick_record(dd.panel(paid()), hold="1d", fee_bps=0.1, overlap="nan")
         dd.card(dd.analysis.funding.pick_summary(pairs), tmp_path / "picks.json")

@@ -139,7 +139,8 @@ def test_multiples_of_the_step_of_a_venue_are_one_unit() -> None:
 
 
 @pytest.mark.parametrize("factor", [100.0, 10_000.0])
-def test_rates_far_above_all_before_show_a_unit(factor: float) -> None:
+def test_change_of_unit_is_reported_at_its_first_row(factor: float) -> None:
+    """Rates of 0.1 to 0.9 bps, from row 30 on times a factor."""
     rates = 0.5 + 0.4 * np.cos(np.arange(60.0) * 7)
     scaled = np.where(np.arange(60) >= 30, rates * factor, rates)
     (change,) = rate_changes(np.zeros(60, dtype=int), scaled)

@@ -131,11 +131,11 @@ def test_changed_figure_differs_from_the_stored_one(recorder: ModuleType) -> Non
     assert apart(*pictures) > MAX_APART
 
 
-def test_a_verdict_on_synthetic_data_says_so(recorder: ModuleType) -> None:
+def test_last_cell_states_synthetic_data(recorder: ModuleType) -> None:
     for notebook in NOTEBOOKS:
-        verdict = "".join(cells_of(notebook)[-1]["source"])
-        is_recorded = notebook.stem in recorder.RECORDED or notebook.stem in STORED
-        assert ("synthetic" in verdict) is not is_recorded, notebook.stem
+        conclusion = "".join(cells_of(notebook)[-1]["source"])
+        has_real_data = notebook.stem in recorder.RECORDED or notebook.stem in STORED
+        assert ("synthetic" in conclusion) is not has_real_data, notebook.stem
 
 
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")

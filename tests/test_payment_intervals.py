@@ -117,11 +117,12 @@ def test_two_hourly_payments_after_a_late_sum_keep_their_interval() -> None:
 
 
 @pytest.mark.parametrize("rate", [1e-4, NAN])
-def test_a_copy_after_a_halt_is_no_payment_of_its_own(rate: float) -> None:
-    """After 24 h without payments a row comes twice, and 30 s later another payment that was held back."""
+def test_duplicate_payment_after_a_halt_is_counted_once(rate: float) -> None:
+    """Hour 40 has a payment, its duplicate, and 30 s later a second payment: a row of two payments."""
     hours = np.array([0.0, 8.0, 16.0, 40.0, 40.0, 40.0 + 30 / 3600])
     native = np.array([2e-4, 2e-4, 2e-4, rate, rate, 3e-4])
-    ones = np.ones(6, dtype=np.int64)
-    merged = merge_payments(np.zeros(6, dtype=np.int64), (hours * HOUR).astype(np.int64), native, ones, ["x"])
+    counts = np.ones(6, dtype=np.int64)
+    series = np.zeros(6, dtype=np.int64)
+    merged = merge_payments(series, (hours * HOUR).astype(np.int64), native, counts, ["x"])
     assert merged.counts.tolist() == [1, 1, 1, 2]
     np.testing.assert_array_equal(merged.native[3:], [rate + 3e-4])

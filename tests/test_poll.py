@@ -170,20 +170,26 @@ def test_full_page_covers_only_the_time_between_its_orders(lacks: str) -> None:
     }
 
 
-def test_feed_of_the_local_service_returns_every_order() -> None:
+def test_polls_of_few_rows_return_every_order_once() -> None:
     dd.connect("sample")
-    whole = dd.liquidations.events(since="30m", limit=5000)
-    polled = dd.liquidations.poll("30m", limit=20, sleep=lambda _: None)
-    parts = list(takewhile(len, polled))
-    orders = [order for frame in parts for order in frame["order_id"]]
-    assert set(whole["order_id"]) <= set(orders)
+    events = dd.liquidations.events(since="30m", limit=5000)
+    polls = dd.liquidations.poll("30m", limit=20, sleep=lambda _: None)
+    frames = list(takewhile(len, polls))
+    orders = [order for frame in frames for order in frame["order_id"]]
+    assert set(events["order_id"]) <= set(orders)
     assert len(orders) == len(set(orders))
-    assert missed(parts) == []
+    assert missed(frames) == []
+
+
+def test_later_polls_at_the_same_time_return_no_rows() -> None:
     dd.connect("sample")
-    assert endpoints.LIQUIDATIONS_EVENTS.fresh_seconds <= 10
     frames = list(islice(dd.liquidations.poll("2h", limit=5000, sleep=lambda _: None), 3))
     assert len(frames[0]) >= len(dd.liquidations.events(since="2h", limit=5000)) > 0
-    assert [len(frame) for frame in frames[1:]] == [0, 0], "the clock stands still: nothing new, no repeats"
+    assert [len(frame) for frame in frames[1:]] == [0, 0]
+
+
+def test_cached_events_are_fresh_for_at_most_ten_seconds() -> None:
+    assert endpoints.LIQUIDATIONS_EVENTS.fresh_seconds <= 10
 
 
 @pytest.mark.parametrize("lacks", ["newest", "oldest"])

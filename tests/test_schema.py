@@ -171,24 +171,23 @@ def test_table_and_source_frame_do_not_share_data() -> None:
     ("change", "message"),
     [
         (
-            {"kind": ["sampled", "whatever"]},
-            "kind is not text: expected one of sampled, settled, got 'whatever'",
+            {"kind": ["sampled", "predicted"]},
+            "kind is not text: expected one of sampled, settled, got 'predicted'",
         ),
         ({"resolution": ["hourly", "1h"]}, "resolution is not text: expected one of raw, .*, got 'hourly'"),
         ({"y": [1.0, float("inf")]}, "funding_history.rate_bps_8h is not number: a value is infinite"),
         ({"y": np.array([1.0, -np.inf])}, "a value is infinite"),
     ],
 )
-def test_values_must_be_allowed_words_and_finite_numbers(change: Any, message: str) -> None:
+def test_build_and_conform_reject_unknown_words_and_infinite_numbers(change: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         HISTORY.build(TWO | change)
-    house = {"timestamp": "time", "y": "rate_bps_8h"}
-    good = HISTORY.build(TWO)
-    broken = good.astype({"kind": object, "resolution": object})
-    for name, values in change.items():
-        broken[house.get(name, name)] = values
+    frame = HISTORY.build(TWO).astype({"kind": object, "resolution": object})
+    for field, values in change.items():
+        column = "rate_bps_8h" if field == "y" else field
+        frame[column] = values
     with pytest.raises(SchemaError, match=message):
-        HISTORY.conform(broken)
+        HISTORY.conform(frame)
 
 
 @pytest.mark.parametrize(

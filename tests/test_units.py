@@ -67,7 +67,8 @@ def _panel(unit: str) -> xr.DataArray:
 @pytest.mark.parametrize("keep", [True, False], ids=["keep_attrs", "drop_attrs"])
 @pytest.mark.parametrize(("old", "new"), [*permutations(LABELS, 2)])
 def test_converted_array_states_its_new_unit(old, new, keep):
-    hours = {} if {old, new} == {"bps_8h", "apr"} else {"hours": 8.0}
+    needs_no_interval = {old, new} == {"bps_8h", "apr"}
+    hours = {} if needs_no_interval else {"hours": 8.0}
     with xr.set_options(keep_attrs=keep):
         result = units.convert(_panel(old), old, new, **hours)
     assert (result.name, attrs_of(result)) == (_panel(new).name, _panel(new).attrs)

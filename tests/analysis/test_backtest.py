@@ -459,10 +459,10 @@ def test_slippage_comes_from_the_depth_of_the_books() -> None:
 
 
 def test_capacity_is_the_size_with_the_highest_profit() -> None:
-    """Earned are 8 bps of a leg; a leg pays slippage four times, in books of 100,000 within 1 bps.
+    """A pair earns 8 bps, and pays slippage for four orders: two legs enter and exit.
 
-    At 100,000 that is 4 × 0.5 = 2 bps. Between 1 and 10 bps there are 900,000 more: at 400,000 an order
-    fills (100 × 0.5 + 300 × 2.5) / 400 = 2 bps away on average, four times, which is all that is earned.
+    The books have 100,000 USD within 1 bps and 900,000 USD more within 10 bps. An order of 100,000 costs
+    0.5 bps. One of 400,000 costs (100 × 0.5 + 300 × 2.5) / 400 = 2 bps: four of them cost the 8 bps.
     """
     rates = panel([[[0.0] * 3, [4.0] * 3]])
     result = backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=0.0))

@@ -78,12 +78,17 @@ def test_different_coin_with_the_same_ticker_raises() -> None:
 
 
 def test_best_pair_omits_a_different_coin_with_the_same_ticker() -> None:
-    wrong = _venue_prices(a=1.0, b=1.0, c=1.0, odd=0.0091)
+    """The venue `odd` has the highest rate, and prices of 0.0091 of the others: c is next."""
+    prices = _venue_prices(a=1.0, b=1.0, c=1.0, odd=0.0091)
     level = xr.DataArray([0.0, 1.0, 2.0, 9.0], dims="exchange")
-    rates = (wrong * 0.0 + level).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
+    rates = (prices * 0.0 + level).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
     assert (funding.best_pair(rates)["short"] == "odd").all()
-    assert (funding.best_pair(rates, prices=wrong)["short"] == "c").all()
-    rows = wrong.to_series().reset_index().assign(time=lambda x: x["time"].dt.tz_localize("UTC"))
+    assert (funding.best_pair(rates, prices=prices)["short"] == "c").all()
+
+
+def test_quality_reports_a_different_coin_with_the_same_ticker() -> None:
+    prices = _venue_prices(a=1.0, b=1.0, c=1.0, odd=0.0091)
+    rows = prices.to_series().reset_index().assign(time=lambda x: x["time"].dt.tz_localize("UTC"))
     report = dd.quality(rows).set_index("exchange")
     assert report.loc["odd", "peer_scale"] == pytest.approx(0.0091, rel=0.01)
     assert (report.loc[["a", "b", "c"], "peer_scale"] == 1.0).all()

@@ -280,22 +280,24 @@ class TestForwards:
             assert result["forward_status"].item() & Status.DISCOUNT_SUSPECT
 
     def test_failed_parity_in_one_unit_does_not_hide_the_other_unit(self):
-        """Six linear pairs with a discount of 0.4, five inverse ones with 0.98 on 102."""
+        """C - P = 0.4 (102 - K) in USD, an impossible discount; 0.98 (1 - K / 102) in coins."""
         strikes = (80.0, 90.0, 100.0, 110.0, 120.0)
-        bad = self.quoted("usd", {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (*strikes, 130.0)})
-        good = self.quoted("coin", {k: (0.3 + 0.98 * (1 - k / 102.0), 0.3) for k in strikes})
-        table = pd.concat([bad, good], ignore_index=True).drop(columns="exchange")
+        in_usd = self.quoted("usd", {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (*strikes, 130.0)})
+        in_coins = self.quoted("coin", {k: (0.3 + 0.98 * (1 - k / 102.0), 0.3) for k in strikes})
+        table = pd.concat([in_usd, in_coins], ignore_index=True).drop(columns="exchange")
         result = chain.forwards(table, discount="fit")
         assert result["forward_source"].item() == "parity"
         assert result["forward"].item() == pytest.approx(102.0, abs=1e-10)
         assert result["discount"].item() == pytest.approx(0.98, abs=1e-12)
 
     def test_parity_needs_three_strikes_that_agree(self):
+        """K + C - P is 102 at both strikes, or 102, 102, 105 and 106 at four."""
         two = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0)}
-        torn = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (6.0, 11.0), 95.0: (14.0, 3.0)}
-        for prices in (two, torn):
+        disagreeing = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (6.0, 11.0), 95.0: (14.0, 3.0)}
+        for prices in (two, disagreeing):
             assert chain.forwards(self.quoted("usd", prices))["forward_source"].item() == "spot"
-        # Within a tick of each other: made from one mark.
+
+    def test_volatilities_without_prices_give_no_parity(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 95.0, 100.0, 105.0])
         frame.loc[frame["side"] == "put", "iv"] += 1e-4
         assert set(chain.forwards(frame)["forward_source"].to_numpy()) == {"underlying"}
@@ -325,21 +327,28 @@ class TestForwards:
         assert result["forward_source"].item() == "parity"
         assert result["forward"].item() == pytest.approx(103.0, abs=1e-9)
 
-    def test_underlying_by_expiry_is_a_forward_and_an_index_is_not(self):
+    def test_underlying_price_of_each_expiry_is_its_forward(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0])
-        frame.loc[0, "underlying_price"] = 100.001
+        frame.loc[0, "underlying_price"] = 100.001  # one row differs, the median does not
         result = chain.forwards(frame)
         assert result["forward"].to_numpy().tolist() == [100.0, 102.0]
-        assert result["year_fraction"].to_numpy() == pytest.approx([28 / 365 + 8 / 8760, 84 / 365 + 8 / 8760])
+        years = [28 / 365 + 8 / 8760, 84 / 365 + 8 / 8760]
+        assert result["year_fraction"].to_numpy() == pytest.approx(years)
+
+    def test_equal_underlying_price_of_all_expiries_is_a_spot_price(self):
+        frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0])
+        result = chain.forwards(frame)
+        assert np.all(result["forward"] == 100.0)
+        assert np.all(result["forward_status"] == Status.FORWARD_IS_SPOT)
+        result = chain.forwards(frame, spot=99.0)
+        assert np.all(result["forward"] == 99.0)
+        assert np.all(result["forward_status"] == Status.FORWARD_IS_SPOT)
+
+    def test_underlying_price_that_moves_from_row_to_row_is_a_spot_price(self):
         frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 100.0, 110.0])
         frame["underlying_price"] += 0.002 * np.arange(len(frame))
         result = chain.forwards(frame)
         assert set(result["forward_source"].to_numpy()) == {"spot"}
-        assert np.all(result["forward_status"] == Status.FORWARD_IS_SPOT)
-        frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0])
-        assert np.all(chain.forwards(frame)["forward"] == 100.0)
-        result = chain.forwards(frame, spot=99.0)
-        assert np.all(result["forward"] == 99.0)
         assert np.all(result["forward_status"] == Status.FORWARD_IS_SPOT)
 
     def test_forward_from_deltas_if_the_underlying_is_an_index(self):
@@ -361,19 +370,21 @@ class TestForwards:
         result = chain.forwards(frame, given={"2026-01-30T08:00": 101.0, SPRING: 108.0})
         assert result["forward"].to_numpy().tolist() == [101.0, 108.0]
         assert result["forward_status"].to_numpy().tolist() == [0, Status.FORWARD_SUSPECT]
-        part = chain.forwards(frame, given={MONTH: 101.0})
-        assert part["forward_source"].to_numpy().tolist() == ["given", "underlying"]
-        frame = pd.concat(
-            [
-                market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0], exchange=name)
-                for name in ("okx", "derive")
-            ]
-        )
+
+    def test_expiry_without_a_given_forward_uses_the_next_method(self):
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
+        result = chain.forwards(frame, given={MONTH: 101.0})
+        assert result["forward_source"].to_numpy().tolist() == ["given", "underlying"]
+
+    def test_given_forward_by_venue_holds_for_all_its_expiries(self):
+        chains = [market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0], exchange=n) for n in ("okx", "derive")]
         curve = xr.DataArray([100.5, 101.5], dims="exchange", coords={"exchange": ["okx", "derive"]})
-        result = chain.forwards(frame, given=curve)
+        result = chain.forwards(pd.concat(chains), given=curve)
         assert result["forward"].dims == ("exchange", "expiry")
         assert result["forward"].sel(exchange="okx").to_numpy().tolist() == [100.5, 100.5]
         assert result["forward"].sel(exchange="derive").to_numpy().tolist() == [101.5, 101.5]
+
+    def test_method_given_without_a_forward_gives_nan(self):
         frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
         result = chain.forwards(frame, methods=["given"])
         assert result["forward"].isnull().all()
@@ -417,16 +428,15 @@ class TestBasis:
         result = chain.forwards(market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0]))
         assert chain.basis(result, spot=99.0)["basis"].isnull().all()
 
-    def test_venues_with_different_expiries(self):
-        dates = [NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2, 3)]
-        full = market(dict(zip(dates, (101.0, 102.0, 103.0), strict=True)), [90.0, 110.0], exchange="okx")
-        thin = market({dates[0]: 101.0, dates[2]: 104.0}, [90.0, 110.0], exchange="derive")
-        curve = chain.basis(
-            chain.forwards(pd.concat([full, thin])),
-            spot=xr.DataArray([100.0, 100.0], dims="exchange", coords={"exchange": ["derive", "okx"]}),
-        )
-        actual = curve["forward_carry"].sel(exchange="derive").to_numpy()
-        assert actual == pytest.approx([4 * math.log(1.01), math.nan, 2 * math.log(104 / 101)], nan_ok=True)
+    def test_forward_carry_skips_an_expiry_that_a_venue_lacks(self):
+        """Derive lists the first and the third quarter only: its second carry covers half a year."""
+        first, second, third = (NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2, 3))
+        okx = market({first: 101.0, second: 102.0, third: 103.0}, [90.0, 110.0], exchange="okx")
+        derive = market({first: 101.0, third: 104.0}, [90.0, 110.0], exchange="derive")
+        spot = xr.DataArray([100.0, 100.0], dims="exchange", coords={"exchange": ["derive", "okx"]})
+        curve = chain.basis(chain.forwards(pd.concat([okx, derive])), spot=spot)
+        carry = curve["forward_carry"].sel(exchange="derive").to_numpy()
+        assert carry == pytest.approx([4 * math.log(1.01), math.nan, 2 * math.log(104 / 101)], nan_ok=True)
 
 
 class TestSmiles:
@@ -540,7 +550,7 @@ class TestRecordedChains:
         names = ("underlying_price", "strike", "year_fraction", "iv", "side")
         price = black76.price(*(cleaned[name] for name in names), premium="inverse")
         assert (price - cleaned["mark_coin"]).abs().median() < 2e-5
-        # Mid prices, the venue's future and its deltas; it took each some seconds to say them all.
+        # The venue publishes mid prices, its future and its deltas some seconds apart.
         bare = raw.drop(columns=["bid_coin", "ask_coin", "mark_coin"])
         own = chain.forwards(bare)
         sources = own["forward_source"].to_numpy()
@@ -566,7 +576,7 @@ class TestAsTheyCome:
         return frame.assign(delta=black76.greeks(*contract, which=["delta"])["delta"])
 
     def test_smiles_use_the_settings_of_the_cleaning(self):
-        """Half an hour left and a volatility of 1200 % are both accepted by the arguments, here and later."""
+        """The first expiry is half an hour ahead with a volatility of 1200 %: the default settings omit it."""
         at = pd.Timestamp("2026-03-01T07:30Z")
         frame = self.chains(at=at, h24=100.0, h240=101.0)
         near = market({at + pd.Timedelta("30min"): 100.0}, list(self.STRIKES), time=at, iv=12.0)
@@ -575,9 +585,12 @@ class TestAsTheyCome:
         pd.testing.assert_frame_equal(chain.clean(cleaned), cleaned)
         at_the_money = smile.iv(surfaces.from_chain(cleaned, method="slices"), 0.0)
         np.testing.assert_allclose(at_the_money, [12.0, 0.6, 0.6], rtol=1e-6)
+        assert chain.clean(cleaned, iv_max=10.0)["expiry"].nunique() == 2
+
+    def test_cleaned_chain_with_a_time_raises(self):
+        cleaned = chain.clean(self.chains(h24=100.0, h240=101.0))
         with pytest.raises(ValueError, match="at= applies only to a chain that was not cleaned"):
             surfaces.from_chain(cleaned, at="2026-03-01")
-        assert chain.clean(cleaned, iv_max=10.0)["expiry"].nunique() == 2, "asked for again, it is done again"
 
     def test_midnight_next_to_other_times_of_day_is_a_date(self):
         """Quotes at 06:00 are 26 hours before 08:00 of the next day, and 50 hours before an explicit time."""

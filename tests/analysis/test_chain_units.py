@@ -168,7 +168,7 @@ def test_prices_in_the_other_unit_are_refused_without_volatilities(unit, other):
         chain.clean(wrong)
 
 
-def test_chain_without_volatilities_and_prices_raises():
+def test_chain_without_volatilities_and_prices_is_empty_with_a_notice():
     with pytest.warns(DataNotice, match="all of 26 options lack a volatility and a price to compute it from"):
         cleaned = chain.clean(priced("coin").assign(iv=np.nan, mark_coin=np.nan))
     assert cleaned.attrs["dropped"]["iv_missing"] == 26

@@ -78,19 +78,19 @@ def test_forecasts_of_opposite_directions_are_mirrored() -> None:
 
 
 def test_forecasts_do_not_depend_on_venue_names() -> None:
-    """Also where every expectation is 0: rates without memory about one level have nothing to forecast."""
+    """The second names sort in the opposite order. Rates without memory forecast 0 for every pair."""
     rng = np.random.default_rng(4)
-    for panel in (market(rng.standard_normal((1, 4, 300)) ** 3), _decaying(5, 200, 3)):
+    without_memory = market(rng.standard_normal((1, 4, 300)) ** 3)
+    for panel in (without_memory, _decaying(5, 200, 3)):
         names = panel["exchange"].values
-        others = [f"x{9 - place}" for place in range(names.size)]  # in the opposite order
-        given, result = (
-            funding.forecast_carry(one, hold=WEEK, fee_bps=0.0).isel(symbol=0)
-            for one in (panel, panel.assign_coords(exchange=others))
-        )
+        renamed = [f"x{9 - place}" for place in range(names.size)]
+        options = {"hold": WEEK, "fee_bps": 0.0}
+        before = funding.forecast_carry(panel, **options).isel(symbol=0)
+        after = funding.forecast_carry(panel.assign_coords(exchange=renamed), **options).isel(symbol=0)
         for long, short in ((0, 1), (3, 2)):
-            pairs = _pair(given, names[long], names[short]), _pair(result, others[long], others[short])
-            figures = [one.drop_vars(["pair", "long", "short"]) for one in pairs]
-            xr.testing.assert_allclose(*figures, rtol=1e-9)
+            expected = _pair(before, names[long], names[short]).drop_vars(["pair", "long", "short"])
+            actual = _pair(after, renamed[long], renamed[short]).drop_vars(["pair", "long", "short"])
+            xr.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("beyond", [0.0, 12.0])

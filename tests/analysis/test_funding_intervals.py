@@ -86,7 +86,14 @@ def test_too_short_series_and_samples_give_no_interval():
         funding.infer_interval(series(np.ones(5), kind="sampled"))
 
 
-@pytest.mark.parametrize("options", [{"confirm": 0}, {"candidates": []}, {"candidates": ["0h", "8h"]}])
-def test_invalid_options_raise(options):
-    with pytest.raises(ValueError, match=r"must have at least one interval|candidates must be longer than 0"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"confirm": 0}, "confirm"),
+        ({"candidates": []}, "must have at least one interval"),
+        ({"candidates": ["0h", "8h"]}, "candidates must be longer than 0"),
+    ],
+)
+def test_invalid_options_raise(options, message):
+    with pytest.raises(ValueError, match=message):
         _inferred([8, 8, 8], **options)

@@ -140,7 +140,7 @@ def rates(kind: str, hours: int = 40) -> xr.DataArray:
         (lambda f: f.spread(rates("settled").expand_dims(symbol=[0]), "a", "b"), "along symbol must be"),
     ],
 )
-def test_unknown_variable_of_a_panel_is_rejected(call: object, name: str) -> None:
+def test_invalid_panel_or_period_is_rejected_with_its_argument(call: object, name: str) -> None:
     with pytest.raises((ValueError, TypeError), match=name):
         call(dd.analysis.funding)  # type: ignore[operator]
 

@@ -36,29 +36,35 @@ def test_flow_is_taker_buys_minus_sells_without_blocks() -> None:
 
 
 def test_chain_of_trades_has_size_weighted_volatility_and_implied_forward() -> None:
-    """Calls at 110: (6 × 0.5 + 2 × 0.4) / 8 = 0.475; the block of puts does not count."""
+    """6 calls at 0.5 and 2 at 0.4: (6 × 0.5 + 2 × 0.4) / 8 = 0.475; the block of puts does not count."""
     quotes = option_trades.chain(made.option_trades()).set_index("side")
     assert quotes["iv"].to_dict() == pytest.approx({"call": 0.475, "put": 0.6})
     assert quotes["volume"].to_dict() == {"call": 8.0, "put": 3.0}
     assert set(quotes["underlying_price"]) == {101.0}
-    with pytest.raises(ValueError, match="trades must have the column 'exchange'"):
-        option_trades.chain(made.option_trades().drop(columns="exchange"))
+
+
+def test_forward_of_trades_follows_the_newest_index_price() -> None:
+    """Trades at an index of 100 imply a forward of 102. The index of the last trade is 200."""
     rows = made.option_trades().assign(underlying_price=np.nan)
     rows["strike"], rows["side"] = [101.0, 104.0, 101.0, 98.0], ["call", "call", "put", "put"]
     rows["execution"], rows["instrument_name"] = "book", list("abcd")
     rows.loc[0, "expiry"] += pd.Timedelta("7D")  # not traded since the index was 100
-    forward = rows["index_price_usd"] * 1.02  # what the index is over the trades' own forward stays
     years = year_fraction(rows["time"], rows["expiry"])
-    rows["price_coin"] = black76.price(forward, rows["strike"], years, rows["iv"], rows["side"]) / forward
+    rows["price_coin"] = black76.price(102.0, rows["strike"], years, rows["iv"], rows["side"]) / 102.0
     rows.loc[3, "index_price_usd"] = 200.0
     rows.loc[3, "price_coin"] = np.nan
     result = option_trades.chain(rows)
     assert set(result["index_price_usd"]) == {200.0}
     assert result["underlying_price"].to_numpy() == pytest.approx(204.0, rel=1e-9)
+
+
+def test_chain_without_trades_or_without_a_venue_raises() -> None:
+    with pytest.raises(ValueError, match="trades must have the column 'exchange'"):
+        option_trades.chain(made.option_trades().drop(columns="exchange"))
     with pytest.raises(
         ValueError, match=r"with a volatility and an index price in window=.6h. to at=2025-01-01 "
     ):
-        option_trades.chain(rows, at="2025-01-01")
+        option_trades.chain(made.option_trades(), at="2025-01-01")
 
 
 def _flat(volatility: float, forward: float) -> xr.Dataset:

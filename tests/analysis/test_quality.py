@@ -385,24 +385,38 @@ def _ledger(*rows: tuple[str, str | None, float, float, bool]) -> pd.DataFrame:
     return frame.assign(**{n: at + pd.to_timedelta(frame[n], unit="h") for n in ("start", "end")})
 
 
+LACKING = [0, 1, 2, 6, 7, 9]
+"""Hours of a series of BTC on venue a that lacks hours 3, 4, 5 and 8."""
+
+
 def test_never_requested_rows_are_distinguished_from_missing_rows() -> None:
-    """Of hours 0 to 9, rows 3 to 5 and 8 are missing; hours 4 and 8 were requested, 3 and 5 were not."""
-    table = series([0, 1, 2, 6, 7, 9])
+    """Hours 4 and 8 were answered; hour 3 failed, and hour 5 was requested for other series only."""
     ledger = _ledger(
-        ("a", "BTC", 0, 3, True), ("a", "BTC", 3, 4, False), ("a", None, 4, 5, True),
-        ("a", "ETH", 5, 6, True), ("b", "BTC", 5, 6, True), ("a", "BTC", 7.5, 12, True),
+        ("a", "BTC", 0, 3, True),
+        ("a", "BTC", 3, 4, False),
+        ("a", None, 4, 5, True),  # all symbols
+        ("a", "ETH", 5, 6, True),
+        ("b", "BTC", 5, 6, True),
+        ("a", "BTC", 7.5, 12, True),
         ("a", "BTC", 8, 9, True),
-    )  # fmt: skip
-    row = only(table, requests=ledger)
+    )
+    row = only(series(LACKING), requests=ledger)
     assert (row["missing"], row["not_requested"]) == (4, 2)
-    assert "2 of these never requested" in quality(table, requests=ledger).attrs["summary"]
-    assert only(table, requests=ledger[:0])["not_requested"] == 4
-    assert np.isnan(only(table)["not_requested"]), "nothing is known without a ledger"
+    assert "2 of these never requested" in quality(series(LACKING), requests=ledger).attrs["summary"]
+
+
+def test_count_of_never_requested_rows_needs_a_ledger() -> None:
+    assert only(series(LACKING), requests=_ledger())["not_requested"] == 4
+    assert np.isnan(only(series(LACKING))["not_requested"])
+
+
+def test_ledger_of_two_tables_raises() -> None:
+    ledger = _ledger(("a", "BTC", 0, 3, True))
     both = pd.concat([ledger.assign(table="oi_history"), ledger.assign(table="funding_history")])
     with pytest.raises(
         ValueError, match="requests must belong to one table, got funding_history, oi_history"
     ):
-        quality(table, requests=both)
+        quality(series(LACKING), requests=both)
 
 
 def test_rates_that_are_polled_twice_a_minute_are_not_duplicates() -> None:

@@ -143,30 +143,33 @@ def test_missing_share_is_counted_in_due_payments():
 
 
 def test_duplicate_payments_are_rejected():
-    twice = settled([1.0] * 4, STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
+    duplicated = settled([1.0] * 4, STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
     with pytest.raises(ValueError, match=r"two settlements within 1 min of 2026-01-01T16:00:00.*duplicated"):
-        funding.cumulative(twice)
+        funding.cumulative(duplicated)
     with pytest.raises(ValueError, match="two settlements within 1 min"):
-        funding.period_sums(twice)
+        funding.period_sums(duplicated)
     with pytest.raises(ValueError, match="a has two settlements within 1 min"):
-        funding.best_pair(twice.expand_dims(exchange=["a"]))
+        funding.best_pair(duplicated.expand_dims(exchange=["a"]))
     with pytest.raises(ValueError, match="exchange 0 has two settlements within 1 min"):
-        funding.cumulative(twice.expand_dims(exchange=2).copy())  # without labels
-    first = settled([1.0, 1.0, 5.0, 9.0], STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
-    np.testing.assert_array_equal(funding.period_sums(first, overlap="nan")["funding_bps"], [1.0, 1.0, 5.0])
+        funding.cumulative(duplicated.expand_dims(exchange=2).copy())  # without labels
 
 
-def test_decision_on_odd_payments_has_no_look_ahead():
-    """A payment repeats 30 seconds and 3 hours later: sums up to a row equal sums of a panel cut there."""
-    odd = [STAMPS[3] + pd.Timedelta("30s"), STAMPS[7] + pd.Timedelta("3h")]
-    stamps = STAMPS.append(pd.DatetimeIndex(odd)).sort_values().as_unit("us")
+def test_first_of_two_payments_within_a_minute_counts_if_overlaps_are_nan():
+    panel = settled([1.0, 1.0, 5.0, 9.0], STAMPS[:3].append(STAMPS[2:3] + pd.Timedelta("30s")))
+    np.testing.assert_array_equal(funding.period_sums(panel, overlap="nan")["funding_bps"], [1.0, 1.0, 5.0])
+
+
+def test_sums_with_overlapping_payments_have_no_look_ahead():
+    """Venue a pays 0 to 13 bps; its rows 4 and 9 overlap the payments of 8 hours before them."""
+    half_a_minute_late, in_the_middle = STAMPS[3] + pd.Timedelta("30s"), STAMPS[7] + pd.Timedelta("3h")
+    stamps = STAMPS.append(pd.DatetimeIndex([half_a_minute_late, in_the_middle])).sort_values().as_unit("us")
     panel = venues(stamps, a=list(range(14)), b=[0.5] * 14)
     panel = panel.where((panel["exchange"] == "a") | panel["time"].isin(STAMPS))
-    whole = funding.cumulative(panel, overlap="nan")["funding_bps"]
-    assert whole.sel(exchange="a")[-1].item() == 0 + 1 + 2 + 3 + 5 + 6 + 7 + 8 + 10 + 11 + 12 + 13
+    sums = funding.cumulative(panel, overlap="nan")["funding_bps"]
+    assert sums.sel(exchange="a")[-1].item() == sum(range(14)) - 4 - 9
     for rows in range(1, 14):
-        cut = funding.cumulative(panel.isel(time=slice(rows)), overlap="nan")["funding_bps"]
-        assert_identical(cut, whole.sel(time=cut["time"]))
+        sums_of_first_rows = funding.cumulative(panel.isel(time=slice(rows)), overlap="nan")["funding_bps"]
+        assert_identical(sums_of_first_rows, sums.isel(time=slice(rows)))
 
 
 @pytest.mark.parametrize("lazy", [False, True])

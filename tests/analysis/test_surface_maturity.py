@@ -327,31 +327,50 @@ def test_a_strike_and_a_date_have_volatility_delta_and_forward(three):
     assert result["strike"].to_numpy().tolist() == [90_000.0, 120_000.0]
 
 
-def test_dates_without_an_option_have_forward_and_volatility(three):
-    made = dated(three)
-    dates = ["2026-01-02T00:30Z", *made["expiry"].to_numpy()[[0, 2]], "2027-06-01"]
-    result = surface.at(made, dates)
-    assert result["iv"].dims == ("expiry",)
-    # Beyond the expiries the lines through the two nearest logarithms go on: there is no spot price.
-    t = made["year_fraction"].to_numpy()
-    early = 1e5 * 1.02 ** ((16.5 / 24 / 365 - t[0]) / (t[1] - t[0]))
-    late = 1.05e5 * (1.05 / 1.02) ** ((516 - 365 * t[2]) / 365 / (t[2] - t[1]))
+BEFORE_THE_FIRST, AFTER_THE_LAST = "2026-01-02T00:30Z", "2027-06-01"
+
+
+def test_forward_between_and_beyond_expiries_is_log_linear_in_time(three):
+    """Dates beyond the expiries continue the line through the nearest two logarithms."""
+    surface_of_three = dated(three)
+    years = surface_of_three["year_fraction"].to_numpy()
+    first, _, last = surface_of_three["expiry"].to_numpy()
+    result = surface.at(surface_of_three, [BEFORE_THE_FIRST, first, last, AFTER_THE_LAST])
+    early = 1e5 * 1.02 ** ((16.5 / 24 / 365 - years[0]) / (years[1] - years[0]))
+    late = 1.05e5 * (1.05 / 1.02) ** ((516 - 365 * years[2]) / 365 / (years[2] - years[1]))
     np.testing.assert_allclose(result["forward"], [early, 1e5, 1.05e5, late], rtol=1e-9)
-    spot = made.assign_coords(spot=99_900.0)
-    result = surface.at(spot, dates)
-    carry = np.log(np.array([1e5, 1.05e5]) / 99_900.0) / t[[0, 2]]
-    ends = 99_900.0 * np.exp(carry * np.array([16.5 / 24 / 365, 516 / 365]))
-    np.testing.assert_allclose(result["forward"], [ends[0], 1e5, 1.05e5, ends[1]], rtol=1e-9)
-    alone = surface.at(made.isel(expiry=[0]), dates)
+    alone = surface.at(surface_of_three.isel(expiry=[0]), [BEFORE_THE_FIRST, AFTER_THE_LAST])
     np.testing.assert_allclose(alone["forward"], 1e5, rtol=1e-12)
+
+
+def test_forward_beyond_expiries_has_the_carry_of_the_nearest_expiry_if_spot_is_known(three):
+    spot = 99_900.0
+    surface_of_three = dated(three).assign_coords(spot=spot)
+    years = surface_of_three["year_fraction"].to_numpy()
+    result = surface.at(surface_of_three, [BEFORE_THE_FIRST, AFTER_THE_LAST])
+    first_carry, last_carry = np.log(1e5 / spot) / years[0], np.log(1.05e5 / spot) / years[2]
+    early = spot * np.exp(first_carry * 16.5 / 24 / 365)
+    late = spot * np.exp(last_carry * 516 / 365)
+    np.testing.assert_allclose(result["forward"], [early, late], rtol=1e-9)
+
+
+def test_dates_without_an_option_have_a_volatility_and_a_status(three):
+    surface_of_three = dated(three)
+    first, _, last = surface_of_three["expiry"].to_numpy()
+    result = surface.at(surface_of_three, [BEFORE_THE_FIRST, first, last, AFTER_THE_LAST])
+    assert result["iv"].dims == ("expiry",)
     np.testing.assert_allclose(result["iv"][1:3], smile.iv(three, 0.0)[[0, 2]], rtol=1e-9)
     assert np.isnan(result["iv"][3])
     assert int(result["status"][0]) & Status.SHORT_EXTRAPOLATION
     assert int(result["status"][3]) & Status.EXTRAPOLATED
-    narrow = made.assign(k_min=("expiry", [-0.1] * 3), k_max=("expiry", [0.1] * 3))
-    beyond = surface.at(narrow, dates[1], strike=130_000.0)
-    assert int(beyond["status"]) == Status.EXTRAPOLATED
-    assert np.isfinite(beyond["iv"])
+
+
+def test_strike_beyond_the_quotes_is_extrapolated(three):
+    narrow = dated(three).assign(k_min=("expiry", [-0.1] * 3), k_max=("expiry", [0.1] * 3))
+    first = narrow["expiry"].to_numpy()[0]
+    result = surface.at(narrow, first, strike=130_000.0)  # log-moneyness 0.26
+    assert int(result["status"]) == Status.EXTRAPOLATED
+    assert np.isfinite(result["iv"])
 
 
 def test_invalid_points_of_a_surface_are_rejected(three):

@@ -112,14 +112,14 @@ _COMPUTED = (
     ),
 )
 def test_lazy_arguments_give_the_same_result_and_stay_lazy(name: str) -> None:
-    given = CALLS[name]()
-    lazy = {
-        argument: value.chunk({dim: -1 if dim == "expiry" else -(-n // 2) for dim, n in value.sizes.items()})
-        if isinstance(value, _LABELLED)
-        else value
-        for argument, value in given.items()
-    }
-    expected, result = function(name)(**given), function(name)(**lazy)
+    """Each dim has two chunks, except `expiry`, which has one."""
+    arguments = CALLS[name]()
+    lazy = dict(arguments)
+    for argument, value in arguments.items():
+        if isinstance(value, _LABELLED):
+            chunks = {dim: -1 if dim == "expiry" else -(-n // 2) for dim, n in value.sizes.items()}
+            lazy[argument] = value.chunk(chunks)
+    expected, result = function(name)(**arguments), function(name)(**lazy)
     if isinstance(expected, _LABELLED):
         assert dask.is_dask_collection(result) != name.startswith(_COMPUTED)
         xr.testing.assert_allclose(result.compute(), expected, rtol=1e-12)

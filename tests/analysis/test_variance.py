@@ -215,25 +215,35 @@ def test_strip_selection_rules():
 
 
 def test_strip_equals_integral_of_prices_at_any_strike_spacing():
-    """In the first six strikes two carry no weight: no volatility, and a delta below 0.001."""
+    """The integral runs over the strikes 0.8 to 1.3 of a forward of 1.
+
+    Two strikes of the first grid are left out: 0.1 has a delta below 0.001, and 1.2 has no volatility.
+    """
     vol, years = 0.4, 0.25
 
     def otm(k):
         return float(black76.price(1.0, np.exp(k), years, vol, "put" if k < 0 else "call")) * np.exp(-k)
 
-    ends = np.log([0.8, 1.3])
-    expected = 2 * sum(integrate.quad(otm, *part)[0] for part in ((ends[0], 0.0), (0.0, ends[1])))
+    k_low, k_high = np.log([0.8, 1.3])
+    puts, _ = integrate.quad(otm, k_low, 0.0)
+    calls, _ = integrate.quad(otm, 0.0, k_high)
     for strike in ([0.1, 0.8, 0.9, 1.05, 1.2, 1.3], [0.8, 0.95, 1.3], [0.8, 0.85, 0.9, 1.0, 1.1, 1.3]):
         iv = np.where(np.isclose(strike, 1.2), np.nan, vol)
         quotes = xr.Dataset(
             {"log_moneyness": ("strike", np.log(strike)), "iv": ("strike", iv)}, {"year_fraction": years}
         )
         result = variance.model_free(quotes, method="strip")
-        assert float(result["total_variance"]) == pytest.approx(expected, rel=1e-8)
+        assert float(result["total_variance"]) == pytest.approx(2 * (puts + calls), rel=1e-8)
         assert float(result["lower"]) < vol**2 * years < float(result["upper"])
-        np.testing.assert_allclose([result["k_low"], result["k_high"]], ends)
+        np.testing.assert_allclose([result["k_low"], result["k_high"]], [k_low, k_high])
+
+
+def test_strip_of_volatilities_in_percent_raises():
+    quotes = xr.Dataset(
+        {"log_moneyness": ("strike", [-0.1, 0.0, 0.1]), "iv": ("strike", [40.0] * 3)}, {"year_fraction": 0.25}
+    )
     with pytest.raises(ValueError, match="looks like percent"):
-        variance.model_free(quotes.assign(iv=100 * quotes["iv"]), method="strip")
+        variance.model_free(quotes, method="strip")
 
 
 def test_flat_smile_is_within_its_bounds_at_any_quote_range():

@@ -144,22 +144,22 @@ def test_impossible_values_are_rejected(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"symbol": "BT\x1b[31mC"}, r"symbol: 'BT\\x1b\[31mC' has control or invisible characters"),
         ({"symbol": "B\0TC"}, r"symbol: 'B\\x00TC' has control or invisible characters"),
         ({"time": START - pd.Timedelta(400 * 365, "D")}, r"time: 1 rows have impossible values, first 1626-"),
     ],
 )
-def test_hidden_characters_and_other_centuries_are_rejected(
-    archive: Archive, change: dict[str, Any], told: str
+def test_hidden_characters_and_times_before_1970_are_rejected(
+    archive: Archive, change: dict[str, Any], message: str
 ) -> None:
-    """An open window starts in 1970: earlier rows would be in no read."""
-    wrong = rates(["BTC"], ["okx"], hours=1).assign(**change)
-    with pytest.raises(ArchiveError, match=told):
-        archive.append(FUNDING, wrong)
-    with pytest.raises(ArchiveError, match=told):
-        archive.replace(FUNDING, wrong, {"exchange": "okx"})
+    """A read without a start begins in 1970: it would never return earlier rows."""
+    invalid = rates(["BTC"], ["okx"], hours=1).assign(**change)
+    with pytest.raises(ArchiveError, match=message):
+        archive.append(FUNDING, invalid)
+    with pytest.raises(ArchiveError, match=message):
+        archive.replace(FUNDING, invalid, {"exchange": "okx"})
     assert archive.tables() == frozenset()
 
 
@@ -216,17 +216,16 @@ def test_map_values_translates_words_of_a_file(tmp_path: Path) -> None:
     assert import_files("liquidations_events", path, tmp_path / "to", map_values=words).written == 2
     rows = open_archive(tmp_path / "to").read("liquidations_events", *EVER)
     assert dict(zip(rows["side"], rows["value_usd"], strict=True)) == {"long": 5.0, "short": 6.0}
+
+
+def test_invalid_options_of_an_import_raise_before_a_file_is_read(tmp_path: Path) -> None:
+    missing, to = tmp_path / "none" / "x.csv", tmp_path / "none" / "to"
     with pytest.raises(
         ValueError, match="accept='everything' is not one of unit, interval, schedule, venues, future"
     ):
-        import_files(SETTLED, tmp_path / "none" / "x.csv", tmp_path / "none" / "to", accept=["everything"])
+        import_files(SETTLED, missing, to, accept=["everything"])
     with pytest.raises(ValueError, match="map_values: column 'rate_bps_8h' has no words to replace"):
-        import_files(
-            SETTLED,
-            tmp_path / "none" / "x.csv",
-            tmp_path / "none" / "to",
-            map_values={"rate_bps_8h": {"a": "b"}},
-        )
+        import_files(SETTLED, missing, to, map_values={"rate_bps_8h": {"a": "b"}})
 
 
 def test_second_contract_of_a_stored_series_is_rejected_with_both_names(tmp_path: Path) -> None:

@@ -83,11 +83,11 @@ def test_sums_are_bit_identical_with_any_number_of_threads(
     monkeypatch.setattr("derivdata.sources.archive.schemas.GROUP_ROWS", 2048)
     pairs = [(f"S{i:03d}", venue) for i in range(40) for venue in ("binance", "okx")]
     values = np.random.default_rng(4).lognormal(15, 1, (80, 72))
-    rows = pd.concat([interest(*pair, 0, each) for pair, each in zip(pairs, values, strict=True)])
+    rows = pd.concat([interest(*pair, 0, series) for pair, series in zip(pairs, values, strict=True)])
     archive = open_archive(tmp_path)
     archive.append(OI, rows, accept=["unit"])
     exact = rows.groupby(["exchange", "time"])["oi_usd"].sum().to_numpy()
-    asked: dict[str, Callable[[], pd.DataFrame]] = {
+    queries_by_name: dict[str, Callable[[], pd.DataFrame]] = {
         "sums": lambda: archive.sums(Query(OI, *EVER), "oi_usd"),
         "rows": lambda: archive.rows(Query(OI, *EVER)),
         "columns": lambda: archive.rows(Query(OI, *EVER, columns=["time", "symbol", "oi_usd"])),
@@ -96,12 +96,14 @@ def test_sums_are_bit_identical_with_any_number_of_threads(
             f"SELECT exchange, sum(oi_usd) AS usd FROM {OI} GROUP BY ALL ORDER BY ALL"
         ),
     }
-    first = {name: ask() for name, ask in asked.items()}
+    expected = {name: query() for name, query in queries_by_name.items()}
+    repetitions = count(gate=2, soak=100)
     for threads in (1, 2, 8):
-        one = queries.Engine(threads)
+        engine = queries.Engine(threads)
         with monkeypatch.context() as patch:
-            patch.setattr(queries.engine, "_engine", one)
-            for name, ask in list(asked.items()) * count(2, 100):
-                pd.testing.assert_frame_equal(ask(), first[name], check_exact=True, obj=name)
-        one.close()
-    np.testing.assert_allclose(first["sums"]["value"], exact, rtol=1e-12)
+            patch.setattr(queries.engine, "_engine", engine)
+            for _ in range(repetitions):
+                for name, query in queries_by_name.items():
+                    pd.testing.assert_frame_equal(query(), expected[name], check_exact=True, obj=name)
+        engine.close()
+    np.testing.assert_allclose(expected["sums"]["value"], exact, rtol=1e-12)

@@ -86,14 +86,14 @@ def test_links_lead_to_sections_and_no_file_is_loaded(address: str, open_page: C
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_has_contrast_and_controls_have_names(
+def test_page_with_open_details_has_no_accessibility_violation(
     address: str, dark: bool, open_page: Callable[..., Any]
 ) -> None:
     page = open_page(address, dark=dark)
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (ground == "rgb(18, 22, 28)") is dark
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(18, 22, 28)") is dark
     assert page.evaluate("document.documentElement.lang") == "en"
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
     assert checks.violations(page) == []
 
 

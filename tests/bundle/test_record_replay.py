@@ -56,22 +56,31 @@ def port(service: Service) -> int:
     return service.server.port
 
 
-def test_plain_calls_end_with_disconnect_or_close(service: Service, path: Path) -> None:
+def test_recording_ends_with_close(service: Service, path: Path) -> None:
     recording = bundle.record(path)
-    live = fetched()
+    fetched()
     assert "under way: 2 responses, clock 2026-06-30T12:00:00Z" in repr(recording)
     recording.close()
-    recording.close()
+    recording.close()  # a second call has no effect
     assert "ended" in repr(recording)
     fetched()
     assert bundle.verify(path) == 2
+
+
+def test_recording_ends_with_disconnect(service: Service, path: Path) -> None:
     recording = bundle.record(path)
     transport.connect(service.server.url, cache="off")  # type: ignore[union-attr]
-    fetched()
+    live = fetched()
     transport.disconnect()
     assert "ended" in repr(recording)
+    with bundle.replay(path):
+        pd.testing.assert_frame_equal(fetched(), live)
+
+
+def test_replay_ends_with_connect_or_close(service: Service, path: Path) -> None:
+    with bundle.record(path):
+        fetched()
     replay = bundle.replay(path)
-    pd.testing.assert_frame_equal(fetched(), live)
     transport.connect("https://api.example.com", api_key="k" * 20)
     assert "ended" in repr(replay)
     transport.disconnect()
@@ -320,12 +329,18 @@ def test_unwritable_path_raises_one_clear_error(service: Service, tmp_path: Path
     fetched()
 
 
-def test_bundle_is_replaced_atomically_and_recordings_do_not_pickle(service: Service, path: Path) -> None:
+def test_new_recording_replaces_the_bundle(service: Service, path: Path) -> None:
     with bundle.record(path):
         fetched()
+    assert bundle.verify(path) == 2
+    with bundle.record(path):
+        pass
+    assert bundle.verify(path) == 0
+
+
+def test_recording_cannot_be_pickled(service: Service, path: Path) -> None:
     with bundle.record(path) as recording, pytest.raises(TypeError):
         pickle.dumps(recording)
-    assert bundle.verify(path) == 0
 
 
 @pytest.mark.parametrize("written", [0, 10, 200])

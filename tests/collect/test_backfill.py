@@ -130,13 +130,14 @@ def test_too_long_ban_is_an_error_with_advice(fill: Any, fakes: Fakes) -> None:
 def test_only_windows_missing_from_the_ledger_are_requested(
     fill: Any, archive: Archive, fakes: Fakes
 ) -> None:
+    """The second call fills the month of January; the first one filled it from the 10th on."""
     fill("funding_settlements", "binance", start="2026-01-10")
     fakes.log.clear()
     fill("funding_settlements", "binance")
     requests = [params for _, place, params, _ in fakes.log if place.endswith("fundingRate")]
-    ten = pd.Timestamp("2026-01-10", tz="UTC").timestamp() * 1000
-    assert requests
-    assert all(float(params["endTime"]) <= ten for params in requests)
+    start_of_the_first_call = pd.Timestamp("2026-01-10", tz="UTC").timestamp() * 1000
+    assert len(requests) > 0
+    assert all(float(params["endTime"]) <= start_of_the_first_call for params in requests)
     assert_settlements_equal_truth(archive, fakes, ["binance"], *MONTH)
 
 

@@ -56,7 +56,10 @@ def _stored(archive: Archive) -> pd.DataFrame:
 def test_polls_store_one_contract_and_the_sum_of_all(
     make_collector: Any, archive: Archive, okx: Fakes
 ) -> None:
-    """At a mark of 50,050: 1,353 BTC in USDT, 2 million USD in USDC, and 50 contracts of 100 USD."""
+    """OKX: 1,353 BTC in USDT at a mark of 50,050, 2 million USD in USDC, 50 contracts of 100 USD each.
+
+    Bybit: the same BTC in USDT, and 1 million USD in coins.
+    """
     assert dict(okx.states())["BTC"][1:] == (1353.0, 50_050.0)
     make_collector("okx", "bybit").once()
     rows = _stored(archive)

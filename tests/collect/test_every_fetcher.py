@@ -150,7 +150,7 @@ def test_fetchers_return_rows_or_name_the_table_that_venues_lack(market: Fakes) 
             assert f"venues does not have {table}" in str(problem)  # noqa: PT017 - or there is an answer
 
 
-def test_the_report_and_quality_are_made_of_what_venues_tell(market: Fakes, tmp_path: Path) -> None:
+def test_report_and_quality_work_on_data_of_venues(market: Fakes, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -131,10 +131,11 @@ def test_address_without_a_dex_list_has_no_dexes(fakes: Fakes, archive: Archive,
     assert _symbols(archive) == {"hyperliquid": ["BTC", "ETH"]}
 
 
-def test_dex_list_with_an_unexpected_full_name_is_rejected(
+def test_dex_with_an_unexpected_full_name_is_rejected(
     fakes: Fakes, clock: SimulatedClock, dexes: Fakes, listed: list[Any]
 ) -> None:
-    listed[-1]["fullName"] = "Another Exchange"
+    tradexyz = next(dex for dex in listed if dex is not None and dex["name"] == "xyz")
+    tradexyz["fullName"] = "Another Exchange"
     session = VenueSession(VENUES["hyperliquid"], clock, address=fakes.addresses["hyperliquid"])
     poll = VenueState(session).poll()
     assert (

@@ -281,22 +281,26 @@ def test_removed_venue_is_not_late_but_a_stopped_collector_is(archive: Archive) 
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"),
+    ("entries", "shown"),
     [
-        ([], "Gaps are listed only for an archive"),
-        ([("okx", None, 0, 60, "")], "None: 1 pairs of venue and table, all without gaps"),
-        ([("okx", "BTC", 0, 60, ""), ("okx", "ETH", 0, 60, "")], "None: 1 pairs"),
-        ([("okx", None, 0, 60, _FILE)], "None: 1 pairs"),
-        ([("okx", None, 0, 10, ""), ("okx", None, 40, 60, "")], "okx funding_history 0.0 1 0"),
-        ([("okx", None, 0, 60, "<b>\x1b")], "– 0 1 &lt;b&gt;\\x1b"),
-        ([("okx", None, 0, 50, ""), ("okx", None, 50, 60, "HTTP 451")], "10.0 0 1 HTTP 451"),
+        pytest.param([], "Gaps are listed only for an archive", id="empty"),
+        pytest.param(
+            [(None, 0, 60, "")], "None: 1 pairs of venue and table, all without gaps", id="complete"
+        ),
+        pytest.param([("BTC", 0, 60, ""), ("ETH", 0, 60, "")], "None: 1 pairs", id="by symbol"),
+        pytest.param([(None, 0, 60, _FILE)], "None: 1 pairs", id="from a file"),
+        pytest.param([(None, 0, 10, ""), (None, 40, 60, "")], "okx funding_history 0.0 1 0", id="one gap"),
+        pytest.param([(None, 0, 60, "<b>\x1b")], "– 0 1 &lt;b&gt;\\x1b", id="only failures"),
+        pytest.param(
+            [(None, 0, 50, ""), (None, 50, 60, "HTTP 451")], "10.0 0 1 HTTP 451", id="failed at the end"
+        ),
     ],
 )
-def test_the_page_shows_every_kind_of_ledger(archive, asked, shown) -> None:
-    """Empty, complete, by symbol, from files, with a hole, never covered, failed last: unknown is a dash."""
-    for venue, symbol, first, last, more in asked:
-        said = {"file": more} if isinstance(more, LedgerFile) else {"error": more}
-        entry = LedgerEntry(venue, symbol, FIRST + first * MINUTE, FIRST + last * MINUTE, **said)
+def test_status_page_shows_lag_gaps_and_the_last_error(archive, entries, shown) -> None:
+    """Entries of okx: symbol, first and last minute, and the file or the error of the request."""
+    for symbol, first, last, origin in entries:
+        stated = {"file": origin} if isinstance(origin, LedgerFile) else {"error": origin}
+        entry = LedgerEntry("okx", symbol, FIRST + first * MINUTE, FIRST + last * MINUTE, **stated)
         archive.merge("funding_history", tables.TABLES["funding_history"].empty(), requests=[entry])
     page = pages._gaps(status(archive, FIRST + 60 * MINUTE))
     assert shown in " ".join(re.sub("<[^>]+>", " ", page).split())

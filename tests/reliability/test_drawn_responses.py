@@ -62,7 +62,7 @@ REASONS: dict[str, str] = {
     "another column's values": _ALIKE,
     "venues or symbols exchanged": _ALIKE,
     "sides exchanged": _ALIKE,
-    "another coin": "the symbol with the most open interest may be another one at each venue",
+    "another coin": "a price has any level; the top symbol of a venue and names of futures are not compared",
     "a page again": "a page of fewer rows than a block, or of values with few digits",
     "values of earlier rows": "a delay of all rows that no other venue shows",
     "a later day": "a delay of all rows that no other venue shows",

@@ -107,7 +107,7 @@ def test_interrupted_call_raises_keyboard_interrupt_and_next_call_works(
     expected = call()
     bytecodes = places(call, FILES)
     assert len(bytecodes) > 300
-    # Most bytecodes of a report draw figures, and hold no file, lock or setting.
+    # A traced report takes 30 times as long as a fetch, whose bytecodes are interrupted above.
     number = count(3, 60) if name == "report" else count(8, 300)
     drawn = random.Random(4).sample(bytecodes, number)
     files_before = _files(tmp_path)

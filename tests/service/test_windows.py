@@ -53,12 +53,15 @@ def test_windows_are_half_open(ask: Caller) -> None:
     window = {"start": "2026-06-29T10:00Z", "end": "2026-06-29T11:00Z"}
     assert ends(history(ask, resolution="raw", **window)) == ("2026-06-29T10:00:00Z", "2026-06-29T10:30:00Z")
     assert ends(history(ask, resolution="1h", **window)) == ("2026-06-29T10:00:00Z", "2026-06-29T10:00:00Z")
-    open_end = history(ask, start="2026-06-30T00:00Z")
-    given = history(ask, start="2026-06-30T00:00Z", end="2026-06-30T12:00Z")
-    beyond = history(ask, start="2026-06-30T00:00Z", end="2026-07-30", resolution="raw")
-    assert ends(open_end)[1] == ends(beyond)[1] == "2026-06-30T12:00:00Z"
-    assert ends(given)[1] == "2026-06-30T11:30:00Z"
-    assert beyond["notices"] == []
+    until_now = history(ask, start="2026-06-30T00:00Z", end="2026-06-30T12:00Z")
+    assert ends(until_now)[1] == "2026-06-30T11:30:00Z"
+
+
+def test_window_without_an_end_or_beyond_now_has_the_row_of_now(ask: Caller) -> None:
+    without_end = history(ask, start="2026-06-30T00:00Z")
+    beyond_now = history(ask, start="2026-06-30T00:00Z", end="2026-07-30", resolution="raw")
+    assert ends(without_end)[1] == ends(beyond_now)[1] == "2026-06-30T12:00:00Z"
+    assert beyond_now["notices"] == []
 
 
 def test_dev_tier_is_limited_to_30_days(ask: Caller) -> None:

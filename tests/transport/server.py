@@ -49,20 +49,20 @@ class ReceivedRequest:
 class Server:
     """Requests to a running server, and its address."""
 
-    def __init__(self, scheme: str, port: int, request: list[ReceivedRequest]) -> None:
+    def __init__(self, scheme: str, port: int, received: list[ReceivedRequest]) -> None:
         self.url = f"{scheme}://127.0.0.1:{port}"
         self.port = port
-        self.asked = request
+        self.received = received
 
     @property
     def paths(self) -> list[str]:
-        return [a.path for a in self.asked if a.method == "GET"]
+        return [request.path for request in self.received if request.method == "GET"]
 
 
 @contextmanager
 def serving(answer: Callable[[ReceivedRequest], Reply], *, tls: Path | None = None) -> Iterator[Server]:
     """Start a server whose response is `answer` of the request; by https with the certificate of `tls`."""
-    asked: list[ReceivedRequest] = []
+    received: list[ReceivedRequest] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -83,9 +83,9 @@ def serving(answer: Callable[[ReceivedRequest], Reply], *, tls: Path | None = No
                 super().finish()
 
         def do_GET(self) -> None:
-            one = ReceivedRequest(self.command, self.path, dict(self.headers))
-            asked.append(one)
-            send(self, answer(one))
+            request = ReceivedRequest(self.command, self.path, dict(self.headers))
+            received.append(request)
+            send(self, answer(request))
 
         do_HEAD = do_GET
 
@@ -98,7 +98,7 @@ def serving(answer: Callable[[ReceivedRequest], Reply], *, tls: Path | None = No
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield Server("http" if tls is None else "https", httpd.server_address[1], asked)
+        yield Server("http" if tls is None else "https", httpd.server_address[1], received)
     finally:
         httpd.shutdown()
         httpd.server_close()

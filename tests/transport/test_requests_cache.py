@@ -370,14 +370,11 @@ def test_key_is_not_stored_in_a_users_backend(backend: str, serializer: str, tmp
         assert len(server.received) == asked == 3, "from the session's cache"
         assert all(one.headers["X-Api-Key"] == KEY for one in server.received)
         transport.disconnect()
-    kept = (
-        stored_bytes(tmp_path / "mine.sqlite" if backend == "sqlite" else place)
-        if place.is_dir()
-        else ((tmp_path / "mine.sqlite").read_bytes())
-    )
-    assert b"/there" in kept
-    for spelling in (KEY.encode(), KEY.encode().hex().encode(), b"k-5d0c5a2f"):
-        assert spelling not in kept
+    stored = stored_bytes(tmp_path)
+    assert b"/there" in stored
+    start_of_key = KEY[:10].encode()
+    for spelling in (start_of_key, KEY.encode().hex().encode()):
+        assert spelling not in stored
     assert transport.cache_info().answers == 0, "nothing is in the cache of the library"
 
 

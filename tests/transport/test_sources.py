@@ -54,8 +54,8 @@ def rows(connection: transport.Connection) -> int:
     return int(json.loads(body)["rows"])
 
 
-def gets(request: list[ReceivedRequest]) -> int:
-    return sum(a.method == "GET" for a in request)
+def gets(requests: list[ReceivedRequest]) -> int:
+    return sum(a.method == "GET" for a in requests)
 
 
 def test_closed_window_stays_cached_when_rows_are_appended(open_connection: Open) -> None:

@@ -141,7 +141,7 @@ def _planned(venue: Venue, pool: str, *, busiest: bool) -> float:
     return total
 
 
-def _of(venue: Venue) -> Limit | None:
+def _limit_of(venue: Venue) -> Limit | None:
     name = "hyperliquid" if venue.host == VENUES["hyperliquid"].host else venue.exchange
     return LIMITS[name]
 
@@ -149,12 +149,17 @@ def _of(venue: Venue) -> Limit | None:
 @pytest.mark.parametrize("name", VENUES)
 def test_request_budget_is_at_most_a_quarter_of_the_venue_limit(name: str) -> None:
     venue = VENUES[name]
-    limit = _of(venue)
+    limit = _limit_of(venue)
     if limit is not None:
         assert venue.budget <= limit.quarter * 1.0001, limit.source
     for pool, budget in venue.pools.items():
         assert budget <= POOLS[name, pool].quarter * 1.0001, POOLS[name, pool].source
-    assert {e.pool for e in venue.endpoints} == {"", *venue.pools}
+
+
+@pytest.mark.parametrize("name", VENUES)
+def test_every_pool_of_a_venue_is_used_by_its_endpoints(name: str) -> None:
+    venue = VENUES[name]
+    assert {endpoint.pool for endpoint in venue.endpoints} == {"", *venue.pools}
 
 
 @pytest.mark.parametrize("name", VENUES)

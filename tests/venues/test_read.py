@@ -522,17 +522,20 @@ def test_duplicate_contract_in_a_response_is_rejected() -> None:
         dd.venues.read("binance", "/fapi/v1/premiumIndex", json.dumps(rows))
 
 
-def test_separate_bodies_of_a_chain_have_their_units() -> None:
-    cases = [case for case in CASES if not case["expected"] and "unrecorded" in case]
-    (quoted,), (marked,), (open_,) = (
-        venues.records(case["venue"], case["request"], json.dumps(case["body"]), at=AT).options
-        for case in cases
-    )
-    assert quoted.quotes is not None
-    assert marked.quotes is not None
-    assert quoted.quotes[:3] == (True, 0.04, None)
-    assert (marked.quotes.in_coin, marked.quotes.mark) == (True, 0.05)
-    assert (open_.symbol, open_.open_interest, open_.strike) == ("BTC", 12.5, 50_000.0)
+def test_bodies_of_quotes_and_marks_state_their_unit() -> None:
+    """The typed cases without expected values are three bodies of one chain of an unrecorded venue."""
+    options = []
+    for case in CASES:
+        if "unrecorded" in case and not case["expected"]:
+            records = venues.records(case["venue"], case["request"], json.dumps(case["body"]), at=AT)
+            options.append(records.options)
+    [with_quotes], [with_mark], [with_open_interest] = options
+    assert with_quotes.quotes is not None
+    assert with_mark.quotes is not None
+    assert with_quotes.quotes[:3] == (True, 0.04, None)  # in coins, bid, ask
+    assert (with_mark.quotes.in_coin, with_mark.quotes.mark) == (True, 0.05)
+    assert with_open_interest.open_interest == 12.5
+    assert (with_open_interest.symbol, with_open_interest.strike) == ("BTC", 50_000.0)
 
 
 def _contexts(*marks_and_means: tuple[float, float]) -> str:
