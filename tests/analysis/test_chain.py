@@ -576,7 +576,7 @@ class TestAsTheyCome:
         return frame.assign(delta=black76.greeks(*contract, which=["delta"])["delta"])
 
     def test_smiles_use_the_settings_of_the_cleaning(self):
-        """The first expiry is half an hour ahead with a volatility of 1200 %: the default settings omit it."""
+        """The first expiry is half an hour ahead, at 1200 % volatility: the default settings omit it."""
         at = pd.Timestamp("2026-03-01T07:30Z")
         frame = self.chains(at=at, h24=100.0, h240=101.0)
         near = market({at + pd.Timedelta("30min"): 100.0}, list(self.STRIKES), time=at, iv=12.0)
