@@ -21,6 +21,10 @@ def test_pages_state_current_counts_of_adapters_and_venues(page: Path) -> None:
 def test_the_readme_names_the_adapters_of_venues_that_the_api_lacks() -> None:
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     other = set(VENUES) - set(dd.tables.VENUES)
-    assert f"{len(set(VENUES) & set(dd.tables.VENUES))} of them are among the {len(dd.tables.VENUES)}" in text
-    names = text.partition("The other seven are ")[2].partition(".")[0].replace(" and ", ", ")
+    assert f"| of the hosted API and the sample | {len(dd.tables.VENUES)} |" in text
+    assert f"| with a keyless adapter | {len(VENUES)} |" in text
+    assert f"| with both | {len(set(VENUES) & set(dd.tables.VENUES))} |" in text
+    names, _, count = text.partition("with a keyless adapter only: ")[2].partition(" | ")
+    names = names.replace(" and ", ", ")
+    assert count.startswith(f"{len(other)} |")
     assert {name.lower() for name in names.split(", ")} == other

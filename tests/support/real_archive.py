@@ -56,7 +56,7 @@ def _build(archive: Path) -> None:
 
 def imports(data: Path, archive: Path) -> list[list[str]]:
     """Arguments of every import command of the page, its patterns of files written out."""
-    text = "\n".join(_blocks("sh")).replace("\\\n", " ")
+    text = _unrolled("\n".join(_blocks("sh")).replace("\\\n", " "))
     return [
         [
             word
@@ -64,8 +64,19 @@ def imports(data: Path, archive: Path) -> list[list[str]]:
             for word in _expanded(part.replace("$DATA", str(data)).replace("$ARCHIVE", str(archive)))
         ]
         for line in text.splitlines()
-        if line.startswith("derivdata import")
+        if line.lstrip().startswith("derivdata import")
     ]
+
+
+def _unrolled(script: str) -> str:
+    """Return a shell script with the body of each ``for`` loop repeated for every value."""
+
+    def bodies(loop: re.Match[str]) -> str:
+        name, values, body = loop.groups()
+        copies = [body.replace(f"${{{name}}}", value).replace(f"${name}", value) for value in values.split()]
+        return "".join(copies)
+
+    return re.sub(r"^for (\w+) in (.*?); do\n(.*?)^done$", bodies, script, flags=re.DOTALL | re.MULTILINE)
 
 
 def _blocks(language: str) -> list[str]:
