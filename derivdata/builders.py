@@ -1,4 +1,4 @@
-"""Builder analytics: frontends that route orders to Hyperliquid, as an open table as in `derivdata.hip3`."""
+"""Builder analytics: frontends that route orders to Hyperliquid, as an open table (see `derivdata.hip3`)."""
 
 from __future__ import annotations
 

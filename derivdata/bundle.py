@@ -264,7 +264,7 @@ def bundle_diff(a: str | Path, b: str | Path) -> BundleDiff:
     Returns
     -------
     BundleDiff
-        Responses and rows that differ. It is False in a condition if nothing differs.
+        Responses and rows that differ; ``bool(difference)`` is False if nothing differs.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Cards: small files that store how a result was computed and its figures, and can be run again.
 
-A card has the call with its arguments and the calls that made these, hashes of the data, versions, and key
-figures with a tolerance each. With the recording of the responses (`derivdata.record`), `rerun` computes the
-result again offline.
+A card has the call with its arguments, the calls that returned these arguments, hashes of the data, versions,
+and key figures, each with a tolerance. With the recording of the responses (`derivdata.record`), `rerun`
+computes the result again offline.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def card(
     tolerance: float = _TOLERANCE,
     tolerances: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Write the call that made a result, and its key figures, to a JSON file.
+    """Write the call that returned a result, and its key figures, to a JSON file.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Accessors: ``.dd`` on tables, panels, surfaces and results has the functions that take them first.
+"""Accessor ``.dd``: functions of tables, panels, surfaces and results as methods of these objects.
 
 `KINDS` lists the functions of each kind of object. Each is a function of `derivdata.analysis`,
-`derivdata.plot` or `derivdata`, called with the object as its first argument. Other arguments, errors and
-results are the same as of the function.
+`derivdata.plot` or `derivdata`, called with the object as its first argument. The other arguments, the errors
+and the result are those of the function.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ALIASES = {"plot": PLOT_ALIASES}
 
 
 class Kind(NamedTuple):
-    """A kind of object: its class, the columns or variables that it needs, its functions, and its source."""
+    """A kind of object: class, required columns or variables, functions, and the function that returns it."""
 
     name: str
     type: str
@@ -369,13 +369,13 @@ class Accessor:
 
 
 def _reject_private(owner: Any, name: str) -> None:
-    """Raise for names with an underscore, which copy and pickle read before ``_data`` is set."""
+    """Raise AttributeError for private names, which copy and pickle read before ``_data`` is set."""
     if name.startswith("_"):
         raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
 
 
 def _elsewhere(name: str, data: Any) -> str:
-    """Return which kind of object a function takes; empty text for an unknown function."""
+    """Return a hint with the objects that a function accepts; empty text for an unknown function."""
     owners = [kind for kind in KINDS if any(path.rpartition(".")[2] == name for path in kind.functions)]
     if not owners:
         return ""
@@ -394,8 +394,8 @@ def _elsewhere(name: str, data: Any) -> str:
 
 
 def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Return the functions of an object: all by family and name, and those with a unique name."""
-    # 1. Functions of the kinds that the object is of; a dict keeps their order without duplicates.
+    """Return the functions for an object: all of them by family and name, and those with a unique name."""
+    # 1. Collect the functions of all kinds to which the object belongs, in order and without duplicates.
     names = set(map(str, getattr(data, "columns", ()))) or set(map(str, getattr(data, "variables", ())))
     # A table may have its key columns as index.
     if type(data).__name__ == "DataFrame":
@@ -444,7 +444,7 @@ def register(library: str) -> None:
 
 
 def _bound(path: str, data: Any) -> Callable[..., Any]:
-    """Return a function with its first argument set, and otherwise the same name, signature and docstring."""
+    """Return a function with its first argument bound; name, docstring and other parameters stay."""
     module, _, name = path.rpartition(".")
     owner = importlib.import_module(f"derivdata.{module}" if module else "derivdata")
     function = getattr(owner, name)

@@ -1,9 +1,9 @@
 """Align series in time without look-ahead, and rank a value among earlier ones.
 
-An observation may be used at t only if it was available at t. A snapshot is available when it was taken, a
-settlement at the hour for which it was paid (a timestamp up to a minute later counts as that hour, see
-`derivdata.analysis.settlements`), a bucket when it ends: it is labelled by its start, so its delay is its
-length. Joins only look backward, and stale values are NaN with their age next to them.
+An observation may be used at t only if it was available at t. A snapshot is available when it was taken, and
+a settlement at the hour for which it was paid (a timestamp up to a minute later counts as that hour, see
+`derivdata.analysis.settlements`). A bucket is labelled by its start and available when it ends, so its delay
+is its length. Joins only look backward, and values older than the tolerance are NaN.
 """
 
 from __future__ import annotations
@@ -57,16 +57,18 @@ def align(
     grid
         Times (naive UTC), or a step such as ``"8h"``: times anchored at 00:00 UTC within the span.
     tolerance
-        Maximum age of a value, inclusive. By default: the longest interval of settled rates, twice the usual
-        step for all else.
+        Maximum age of a value, inclusive. The default is the longest interval for settled rates, and twice
+        the usual step for other panels.
     delay
-        How long after its stamp a value becomes available: the bucket's length for buckets.
+        Time from the timestamp of a value until it is available: the bucket length for buckets that are
+        labelled by their start.
 
     Returns
     -------
     Dataset
-        ``value`` like `panel` with the grid as ``time``, and its ``staleness`` [h] since it was available;
-        both NaN without a recent value. A NaN observation is ignored.
+        ``value`` has the unit of `panel`, and ``staleness`` [h] is the time since the value was available.
+        Both have the grid as ``time`` and are NaN without a value within `tolerance`. A NaN in `panel` is
+        skipped.
 
     Raises
     ------
@@ -135,14 +137,14 @@ def asof_join(
     tolerance
         Maximum age of a row, inclusive.
     delay
-        Time from the stamp of a row of `right` until the row is available, such as the length of a bucket
-        that is labelled by its start.
+        Time from the timestamp of a row of `right` until the row is available: the bucket length for buckets
+        that are labelled by their start.
 
     Returns
     -------
     DataFrame
         `left` in its order with the other columns of `right` (suffixed ``_right`` for equal names) and
-        ``available_at``; missing without a recent row. The provenance is joined from both.
+        ``available_at``, missing if no row is within `tolerance`. The provenance is joined from both.
 
     Raises
     ------
@@ -197,7 +199,7 @@ def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], o
 
 
 def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta) -> pd.DatetimeIndex:
-    """Return the timestamps of a grid: those given, or whole steps over the panel plus `wait`."""
+    """Return the given timestamps, or whole steps from the panel's start to its end plus `wait`."""
     if not isinstance(grid, str):
         timestamps = pd.DatetimeIndex(grid)
         return naive_utc(timestamps)
@@ -252,15 +254,15 @@ def percentile(
         settlement whose ``interval_hours`` the panel has is carried until the next one of its series is due,
         as in `derivdata.analysis.funding.best_pair`.
     window, rows
-        Length of the window, such as ``"30d"``, whole steps of the panel; or its rows, at least 2. It ends on
-        the row before: the value itself and later ones are not used.
+        Length of the window: a time such as ``"30d"``, a whole number of the panel's steps, or a number of
+        rows of at least 2. It ends on the row before the value and includes neither the value nor later ones.
     min_rows
-        Values that a window needs, by default half of its rows, at least 2.
+        Minimum number of values in a window; by default half of its rows, but at least 2.
 
     Returns
     -------
     DataArray, the panel's dims
-        From 0 (below all) to 1 (above all); an equal value counts half. NaN where the value is, and where the
+        From 0 (below all) to 1 (above all); an equal value counts half. NaN where the value is NaN or the
         window has too few values.
 
     Raises
@@ -310,7 +312,7 @@ def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
     Raises
     ------
     TypeError, ValueError
-        `panel` has no such dim, or it is ``time``: a rank among later values would be known later only.
+        `panel` does not have `dim`, or `dim` is ``time``, which would rank a value among later ones.
     """
     if dim == "time":
         raise ValueError(

@@ -26,29 +26,31 @@ def against(price: Panel, reference: Panel | str, *, apart: Apart = "raise") -> 
     Parameters
     ----------
     price
-        Mark or last prices [USD] of one kind, dims ``exchange`` and ``time``, others allowed: what
-        ``dd.prices.history`` returns, or its panel.
+        Mark or last prices [USD] of one kind, dims ``exchange`` and ``time``, others allowed: the result of
+        ``dd.prices.history``, or its panel.
     reference
-        Index prices [USD], or spot prices in the currency of the contracts (``dd.prices.spot``), dims
-        ``symbol``, ``exchange`` and ``time`` as `price` then needs them; or the venue to measure against.
+        Index prices [USD], or spot prices in the currency of the contracts (``dd.prices.spot``); both these
+        and `price` then need the dims ``symbol``, ``exchange`` and ``time``. Or the name of a venue of
+        `price`.
     apart
-        ``"raise"`` raises for prices of another coin under the same ticker: over a factor of 1.25 from the
-        other side in the median, or of 2 at a tenth of the timestamps. If other symbols have no such series,
-        these series are omitted with a notice. ``"keep"`` uses them. Other prices more than 5 % apart, as in
-        a squeeze or before a listing, are used with a `DataNotice`.
+        How to handle a series that appears to be another coin with the same ticker, because it differs from
+        the other side by a factor above 1.25 in the median, or above 2 at a tenth of the timestamps.
+        ``"raise"`` raises if every symbol has such a series, and otherwise omits these series with a notice.
+        ``"keep"`` uses them. Other prices more than 5 % apart, as in a squeeze or before a listing, are used
+        with a `DataNotice`.
 
     Returns
     -------
     DataArray
-        ``basis_bps`` [bps], positive if a perpetual is above its reference: dims of `price`; against indices,
-        the common symbols, venues and times. The reference venue is at 0. NaN if either has no price. With
-        ``apart="keep"`` the coordinate ``apart`` is True for prices more than 5 % apart.
+        ``basis_bps`` [bps] over the dims of `price`, positive if a perpetual is above its reference. With
+        indices it has the symbols, venues and times of both. With a venue, that venue has 0. NaN without
+        either price. With ``apart="keep"`` the coordinate ``apart`` is True for prices more than 5 % apart.
 
     Raises
     ------
     ValueError, TypeError
-        Dims are missing, the unit is another one, or the venue is not in the panel; prices are of another
-        coin (of a lazy panel nothing is read).
+        A dim is missing, the unit is different, the venue is not in `price`, or prices are of another coin
+        (not checked for lazy panels).
 
     Examples
     --------

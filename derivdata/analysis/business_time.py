@@ -51,19 +51,19 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
     Parameters
     ----------
     start, end
-        Instants, or arrays of them as numpy's ``datetime64`` or labelled, that broadcast; UTC.
+        Times in UTC, or arrays of ``datetime64``, labelled or not, that broadcast.
     weekend_weight
         Weight of an hour of a weekend relative to another hour, 0 or more.
 
     Returns
     -------
     array of the kind given
-        Years of 365 days [years]; a whole week is a week. NaN if a time is missing.
+        Business time in years of 365 days [years]; a full week counts as a week. NaN if a time is missing.
 
     Raises
     ------
     ValueError
-        A weight below 0; no time (an array of another type: TypeError).
+        A weight below 0; a value that is not a time (TypeError for an array of another type).
 
     Examples
     --------
@@ -97,13 +97,13 @@ def fit(
         A fit with timestamps along ``expiry``, from `derivdata.analysis.surface.from_chain`; leading dims are
         preserved.
     events
-        Instants at which something is decided: a meeting, a vote, an upgrade.
+        Times of scheduled decisions, such as a central bank meeting, a vote or an upgrade.
     weekend_weight
         A fixed weight. None fits it between 0 and 2.
     measure
         ``"model_free"``: variance of `derivdata.analysis.variance.model_free`, which adds up over time;
-        ``"atm"``: total variance at the money, which depends less on the wings, but whose smiles flatten
-        with time, so that even a market without weekends seems to have some.
+        ``"atm"``: total variance at the money, which depends less on the wings. Because smiles flatten with
+        time to expiry, it shows an effect of weekends even in a market without one.
 
     Returns
     -------
@@ -125,9 +125,9 @@ def fit(
 
     Notes
     -----
-    Least squares in volatility, linear for given ω and κ, which are searched on a grid that is refined.
-    Weekends show only where expiries are days apart: three expiries of this week are more informative than
-    ten months.
+    Least squares in volatility, linear for given ω and κ, which are searched on a grid that is refined. The
+    weight of weekends is visible only in expiries that are days apart: three expiries of one week are more
+    informative than ten monthly ones.
     """
     # 1. Compute the weekend time until each expiry, and read the events.
     surface = whole_surface(surface)

@@ -1,4 +1,4 @@
-"""Delivery prices of expiring legs, and their quantiles in the distributions implied before."""
+"""Delivery prices of expiring legs, and their probabilities in earlier implied distributions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def probabilities(surface: xr.Dataset, prices: pd.DataFrame, *, contract: str | 
     prices
         Table ``delivery_prices``. Rows of other symbols and venues than the surface's are ignored.
     contract
-        Contract whose deliveries are used, such as ``"option:USD"``. The default is the first kind with
-        deliveries: options, an index, an unknown contract. Deliveries of futures need this argument.
+        Contract whose deliveries are used, such as ``"option:USD"``. By default the first of these with
+        deliveries: options, an index, an unknown contract. Deliveries of futures are used only if named.
 
     Returns
     -------
@@ -135,14 +135,14 @@ def calibration(probability: xr.DataArray, *, intervals: Sequence[float] = (0.5,
         Result of `probabilities`, any dims. Pass one forecast of each delivery: the test treats values as
         independent.
     intervals
-        Central parts of the distributions.
+        Probabilities of the central intervals to test.
 
     Returns
     -------
     Dataset, dim ``interval``
-        ``inside``, the share of deliveries within each [1]; ``count``; ``mean`` [1], which is 0.5 if neither
-        side was overpriced; ``ks_statistic`` and ``p_value`` of the test of Kolmogorov and Smirnov against
-        the uniform distribution, for independent deliveries. NaN without a probability.
+        ``inside``, the share of deliveries within each central interval [1]; ``count``; ``mean`` [1], which
+        is 0.5 if neither side was overpriced; ``ks_statistic`` and ``p_value`` of the test of Kolmogorov and
+        Smirnov against the uniform distribution, for independent deliveries. NaN without a probability.
 
     Raises
     ------

@@ -39,17 +39,17 @@ def open_interest(
     contract_size: float | Mapping[str, float] | None = None,
     at: Any = None,
 ) -> xr.Dataset:
-    """Sum open interest by any of expiry, strike and side.
+    """Sum open interest by expiry, strike and side, or by some of these.
 
     Parameters
     ----------
     chain
-        See the module.
+        Table ``options_snapshot``, a surface, or the result of `chain.clean`, of one chain or of many.
     by
-        Dims that stay.
+        Dims of the result.
     contract_size
-        Coins per contract, one number or one by exchange. None takes the chain's column ``contract_size``,
-        and else 0.01 BTC or 0.1 ETH for OKX and one coin for other venues.
+        Coins per contract, one number or one by exchange. None uses the chain's column ``contract_size``.
+        Without one it is 0.01 BTC or 0.1 ETH for OKX and one coin for other venues.
     at
         Timestamp of the quotes if the chain does not have ``time``.
 
@@ -62,8 +62,8 @@ def open_interest(
     Raises
     ------
     ValueError
-        A column or dim is missing, `by` names another, an exchange has no contract size, or the size is not
-        known (OKX' options on other coins).
+        A column or dim is missing, `by` has an unknown dim, `contract_size` lacks an exchange, or the size is
+        unknown (OKX's options on other coins).
     """
     options = sized(chain, contract_size, at)
     return summed(options, "open_interest", options["oi_coin"], by, "coin")
@@ -90,7 +90,7 @@ def put_call_ratio(
         volatility; ``"volume"`` the coins that were traded in 24 hours, of a chain with the
         column ``volume`` [contracts].
     by
-        Of ``"expiry"`` and ``"strike"``: dims that stay.
+        Dims of the result, from ``"expiry"`` and ``"strike"``.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def put_call_ratio(
     Raises
     ------
     ValueError
-        An unknown `weight`; ``"side"`` in `by`; no volumes; as in `open_interest`.
+        An unknown `weight`; ``"side"`` in `by`; a missing column ``volume``; as in `open_interest`.
     """
     if "side" in by:
         raise ValueError("by must not contain 'side': the ratio compares the sides")
@@ -312,8 +312,8 @@ def gamma_exposure(
         As in `open_interest`.
     dealer
         Sign of the dealers' position by side. ``{"call": 1, "put": -1}``, long calls and short puts, is a
-        heuristic of equity indices, not observed in crypto. None counts every option with +1: the gamma
-        that hedgers face in total.
+        heuristic of equity indices, not observed in crypto. None counts every option with +1, which gives the
+        total gamma of all hedgers.
 
     Returns
     -------
@@ -365,7 +365,7 @@ def history(
     Raises
     ------
     ValueError
-        As in `gamma_exposure`; no greek.
+        As in `gamma_exposure`; `which` is empty.
     """
     if not len(which):
         raise ValueError("which must name at least one of gamma, vanna, charm")
@@ -396,12 +396,13 @@ def zero_gamma(
     chain, contract_size, at
         As in `open_interest`.
     dealer
-        As in `gamma_exposure`; an option without a sign has no such level.
+        Sign of the dealers' position by side, as in `gamma_exposure`. Required, because the total gamma of
+        options with one sign never changes sign.
 
     Returns
     -------
     Dataset, a value per chain
-        ``ratio`` of that level to the current one, NaN without a level within 30 %, and ``price_usd`` [USD],
+        ``ratio`` of that price to the current one, NaN if there is none within 30 %, and ``price_usd`` [USD],
         the ratio times the median `underlying_price` of the first expiry.
 
     Notes
@@ -442,7 +443,7 @@ def _traded_usd(options: pd.DataFrame, name: Any, ratio: Any) -> Any:
 
 
 def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
-    """Return the ratio to the present price, nearest 1, at which total gamma is 0; NaN without one."""
+    """Return the ratio to the current price, nearest to 1, at which total gamma is 0; NaN without one."""
 
     def exposure(ratio: Any) -> Any:
         values = _traded_usd(options, "gamma", ratio) * signs.to_numpy().reshape(-1, *[1] * np.ndim(ratio))

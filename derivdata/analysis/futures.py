@@ -38,7 +38,7 @@ def term_structure(futures: pd.DataFrame, *, min_tenor: str | pd.Timedelta = "1h
     futures
         Table ``futures_history``. Rows without an index are omitted.
     min_tenor
-        Time to expiry below which a contract is omitted: the annualised basis of the last hour is noise.
+        Minimum time to expiry of a contract; just before expiry the annualised basis is noise.
 
     Returns
     -------
@@ -51,11 +51,11 @@ def term_structure(futures: pd.DataFrame, *, min_tenor: str | pd.Timedelta = "1h
     Raises
     ------
     ValueError
-        A column is missing, a time is missing, or no row has an index and time left.
+        A column or a time is missing, or no row before an expiry has an index price.
 
     Notes
     -----
-    ``plot.term_structure(kind="basis")`` draws one time of it.
+    ``plot.term_structure(kind="basis")`` draws the result at one time.
 
     Examples
     --------
@@ -97,8 +97,8 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
     Returns
     -------
     DataArray, the dims of `curve` without ``expiry``
-        ``basis_apr`` [1/year, simple]: the logarithm of forward over spot is linear in time between two
-        expiries, and from 0 to the first. NaN where no expiry is as late as `tenor`.
+        ``basis_apr`` [1/year, simple], from ``ln(forward / spot)`` that is linear in time between two
+        expiries, and from 0 to the first expiry. NaN if all expiries are earlier than `tenor`.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
     """
     require_variables(curve, "curve", ("basis", "year_fraction"), dims=("expiry",))
     if not curve.sizes["expiry"]:
-        raise ValueError("curve must have at least one expiry to interpolate")
+        raise ValueError("curve must have at least one expiry, got an empty dim expiry")
     at = hours_of(tenor, "tenor") / _YEAR_HOURS
     core = [["expiry"], ["expiry"], []]
     inputs = np.log1p(curve["basis"]), curve["year_fraction"], at
@@ -205,16 +205,16 @@ def roll(futures: pd.DataFrame, *, before: str | pd.Timedelta = "1d") -> pd.Data
     DataFrame
         One row per symbol, venue and time at which the held contract has a price. Each row uses only data up
         to its time, and a contract is never held again after a roll. ``instrument_name``, ``expiry`` and
-        ``price_usd`` [USD] of the contract held from there on; ``roll_bps`` [bps], its price over that of the
-        previous contract at a roll, minus one, else NaN; ``rolled_usd`` [USD], the value of an investment of
-        one contract's price at the first time, without fees: a roll changes later prices only, never earlier
-        ones.
+        ``price_usd`` [USD] are those of the contract held from this row on. ``roll_bps`` [bps] is its price
+        over that of the previous contract, minus one, at a roll, and NaN at other rows. ``rolled_usd`` [USD]
+        is the value of one contract bought at the first row and rolled without fees; a roll changes only
+        later values.
 
     Raises
     ------
     ValueError
-        A column is missing, a time is missing, no contract has `before` left, or a contract expires before it
-        and a later one have a price at one time: use a finer resolution, or a larger `before`.
+        A column or a time is missing, no contract has more than `before` to its expiry, or a contract expires
+        without a common price with a later one: use a finer resolution, or a larger `before`.
 
     Examples
     --------
@@ -280,7 +280,7 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
 
 @typed
 def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
-    """Add a rolled future to the rates and prices of a backtest, as venues without funding.
+    """Add a rolled future to the rates and prices of a backtest, as a venue without funding.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
         ``rate_bps_8h`` and ``price_usd``, with a venue such as ``"okx future"`` next to those of `rates`, for
         each venue of `held`. Its rate is 0 at the times of the symbol's venue with the most rates, and its
         price is ``rolled_usd``, so that a pair earns the basis as it shrinks. Costs of rolls are not
-        included: give the leg a fee, and count the rolls. Name it in ``Costs(fee_bps=...)``.
+        included. Set the fee of this venue in ``Costs(fee_bps=...)``, and count the rolls.
 
     Raises
     ------

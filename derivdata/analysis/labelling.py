@@ -38,7 +38,7 @@ def applied(
     sizes: Mapping[str, int] | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Call `xarray.apply_ufunc` with core dims, dtypes and sizes of new dims; lazy if an input is lazy.
+    """Call `xarray.apply_ufunc` with core dims, dtypes and sizes of new dims; lazy for a lazy input.
 
     Outputs lose the attributes of the inputs, but coordinates keep their attributes.
     """
@@ -78,7 +78,7 @@ def elementwise(kernel: Callable[..., Floats], *arrays: Any, **options: Any) -> 
 
 
 def named(value: Any, dims: Sequence[str], argument: str) -> xr.DataArray:
-    """Return a DataArray as it is; a bare array under the last of `dims`."""
+    """Return a DataArray unchanged; label a bare array with the last of `dims`."""
     if isinstance(value, xr.DataArray):
         return value
     try:
@@ -123,7 +123,7 @@ def origin_attrs(surface: xr.Dataset) -> dict[str, Any]:
 
 
 def whole_surface(surface: xr.Dataset) -> xr.Dataset:
-    """Raise unless the argument is a fit of ``dd.analysis.surface``; join the chunks of lazy expiries."""
+    """Return a fit with its expiries in one chunk; raise for an argument that is not a fit of a surface."""
     if "method" not in surface.variables and "strike" in surface.dims:
         raise ValueError(
             "surface: expected a fit, got quotes by strike; fit them first with "

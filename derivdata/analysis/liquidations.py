@@ -75,17 +75,18 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
     Returns
     -------
     DataArray, the dims of `counts` without `dim`
-        The ratio, NaN if the variance does not exceed the mean, as for independent events. Its coordinate
-        ``status`` (`BranchingStatus`) lists other explanations, or that the data do not determine it.
+        The ratio; NaN if the variance does not exceed the mean, as for independent events. The coordinate
+        ``status`` (`BranchingStatus`) flags other explanations, and data that do not determine the ratio.
 
     Notes
     -----
     Hardiman and Bouchaud (2014), Physical Review E 90:062807. Any excess variation counts as excitation:
     independent events in 5-minute buckets give 0.38 with a daily cycle of ±80 %, and 0.17 with weekends at
-    two fifths of weekdays; both have the status ``cycle``. In that case use buckets of one time of day and of
-    weekdays only. ``correlated`` buckets are too short for the bursts: use longer ones. If the status
-    remains, the rate drifts or the flow is near critical: do not use the ratio. Rates are compared over six
-    blocks of a day and over weekends, at 1 % significance each; effects up to 0.05 are ignored.
+    two fifths of weekdays; both have the status ``cycle``. In that case use buckets of one time of day on
+    weekdays only. Buckets with the status ``correlated`` are shorter than the bursts: use longer ones. If the
+    status remains, the rate drifts or the flow is near critical, and the ratio is not usable. Rates are
+    compared over six blocks of a day and over weekends, at 1 % significance each; effects up to 0.05 are
+    ignored.
     """
     if dim not in counts.dims:
         raise ValueError(f"counts must have the dim {dim!r}, got dims {', '.join(map(str, counts.dims))}")
@@ -208,7 +209,7 @@ _MAX_BUCKETS = 10_000_000
 
 @typed
 def imbalance(long_usd: Numbers, short_usd: Numbers) -> Any:
-    """Return ``(long − short) / (long + short)`` of liquidated value; NaN where nothing was liquidated.
+    """Compute ``(long − short) / (long + short)`` of liquidated value; NaN where nothing was liquidated.
 
     Examples
     --------
@@ -242,7 +243,8 @@ def bucket(
     by
         Further dims, such as ``("symbol", "exchange")``.
     start, end
-        The window; by default that of the events. Pass it to include quiet hours at the ends.
+        The window ``[start, end)``; by default from the first to the last event. Pass it to include hours
+        without events at either end.
     coverage
         Intervals that were observed, columns ``start`` and ``end`` (UTC). Without it every bucket counts
         as observed.
@@ -336,7 +338,7 @@ def _observed_shares(labels: pd.DatetimeIndex, width: pd.Timedelta, coverage: pd
 
 @typed
 def observed(*frames: pd.DataFrame) -> pd.DataFrame:
-    """Collect the intervals that a live feed covers, as `bucket` takes them.
+    """Return the intervals covered by a live feed, for the argument ``coverage`` of `bucket`.
 
     Parameters
     ----------
@@ -374,20 +376,20 @@ def check_orders(events: pd.DataFrame, by: Sequence[str]) -> list[str]:
             f"long), got {unknown.iloc[0]!r}"
         )
     if events["time"].isna().any():
-        raise ValueError("events: time is missing in some rows; remove them")
+        raise ValueError("events must have a time in every row: remove rows without one")
     if len(events):
         require_zone(events, "events")
     if {"exchange", "order_id"} <= set(events.columns):
         duplicates = int(events.duplicated(["exchange", "order_id"]).sum())
         if duplicates:
             raise ValueError(
-                f"{duplicates} events repeat an order of a venue: call drop_duplicates(['exchange', "
-                "'order_id'])"
+                f"events has {duplicates} duplicate orders: remove them with "
+                "events.drop_duplicates(['exchange', 'order_id'])"
             )
     require_names(events, by, "by", "events")
     for name in by:
         if events[name].isna().any():
-            raise ValueError(f"events: {name!r} is missing in some rows, which by= needs; remove them")
+            raise ValueError(f"events must have {name!r} in every row for by=: remove rows without it")
     return list(by)
 
 
@@ -400,7 +402,8 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     events
         Table ``liquidations_events``, or a frame with ``time``, ``side`` and ``value_usd``.
     gap
-        Maximum pause [time] inside a cluster, inclusive: a longer one starts a new cluster.
+        Maximum time between two orders of a cluster, inclusive, such as ``"30s"``. After a longer pause a new
+        cluster starts.
     by
         Columns within which clusters are formed, such as ``("symbol",)``.
 
@@ -408,9 +411,9 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     -------
     DataFrame
         One row per cluster in order of ``start``: `by`, ``start``, ``end``, ``count``, ``value_usd``,
-        ``imbalance``, ``venues`` (how many; NaN without a column ``exchange``), ``peak_10s_usd``, the most in
-        any 10 seconds, and ``price_move``, last fill price over first minus 1 (NaN without prices, or where
-        symbols are mixed).
+        ``imbalance``, ``venues`` (their number; NaN without a column ``exchange``), ``peak_10s_usd`` (maximum
+        value in any 10 seconds), and ``price_move``, last fill price over first minus 1 (NaN without prices,
+        or where symbols are mixed).
 
     Raises
     ------
@@ -509,14 +512,14 @@ def cascades(
     min_count, min_usd
         Minimum number of orders, and minimum value [USD].
     quantile, history
-        The value must also reach this quantile of all clusters that had ended before this one started, once
-        there are `history` of them.
+        If at least `history` clusters ended before a cluster started, its value must also reach this quantile
+        of theirs.
 
     Returns
     -------
     DataFrame
-        The selected rows, in order of ``start``. The quantile uses only clusters that had ended, because the
-        final value of a running cluster was not known.
+        The selected rows, in order of ``start``. Clusters that had not ended are excluded from the quantile,
+        because their final value was not known yet.
     """
     if "side" in runs and "start" not in runs:
         raise ValueError("runs must be the result of clusters, got orders; pass clusters(events, gap='10s')")

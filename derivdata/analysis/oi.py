@@ -83,7 +83,7 @@ def migration(
     method: Literal["base", "midpoint", "lmdi"] = "midpoint",
     price: xr.DataArray | None = None,
 ) -> xr.Dataset:
-    """Split the change of each venue's open interest into the market's growth and its change of share.
+    """Split the change of each venue's open interest into market growth and change of market share.
 
     Parameters
     ----------
@@ -92,23 +92,23 @@ def migration(
     start, end
         Two labels of ``time``.
     method
-        ``"midpoint"`` (exact), ``"base"`` (with an interaction term), ``"lmdi"`` (log mean; the midpoint's
-        where an end is 0).
+        ``"midpoint"`` (exact), ``"base"`` (with an interaction term), or ``"lmdi"`` (logarithmic mean; as the
+        midpoint if the value at either time is 0).
     price
-        Price of the asset over ``time`` [USD]. Given, the change in USD is first cut into a price part and
-        a quantity part, and the quantity part is decomposed: without it a rally looks like growth.
+        Price of the asset over ``time`` [USD]. With it, the change in USD is first split into a price part
+        and a quantity part, and only the latter is split further. Without it, a rally appears as growth.
 
     Returns
     -------
     Dataset
-        ``growth``, ``share`` and, as the case may be, ``interaction`` and ``price`` per venue, in the unit
-        of `oi`; they add to ``change``. A venue without a figure at either end is NaN and excluded from the
-        total.
+        ``growth``, ``share``, ``interaction`` (method ``"base"``) and ``price`` (with `price`) per venue, in
+        the unit of `oi`; they add up to ``change``. A venue without a value at either time is NaN and
+        excluded from the total.
 
     Raises
     ------
     ValueError
-        Dims or labels are absent, the unit is unstated, or the method is unknown.
+        A dim or a label is missing, the unit is not stated, or the method is unknown.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def market_share(
     tolerance: str | pd.Timedelta = "4h",
     venues: list[str] | None = None,
 ) -> xr.DataArray:
-    """Compute each venue's part of the open interest, over a balanced set of venues.
+    """Compute each venue's share of the open interest, over a balanced set of venues.
 
     Parameters
     ----------
@@ -222,8 +222,8 @@ def market_share(
     tolerance
         Maximum time for which a venue's last value replaces a missing one.
     venues
-        The set itself. A set derived from the window looks ahead (it depends on which venues remain): pass
-        one that was known beforehand if the shares are used for decisions in the past.
+        The set of venues, instead of the one derived with `min_cover`. A derived set looks ahead, because it
+        depends on later data: pass a set known in advance if the shares are used for past decisions.
 
     Returns
     -------
@@ -280,13 +280,14 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     Parameters
     ----------
     share
-        Fractions that add to 1 over `dim`; NaN is not a participant.
+        Fractions that add up to 1 over `dim`; NaN is not counted as a participant.
 
     Returns
     -------
     Dataset
-        ``hhi`` (0 to 1), ``hhi_10000`` (as regulators print it), ``effective_n`` = 1/hhi, ``normalised`` =
-        (hhi − 1/n)/(1 − 1/n) and ``n``. NaN without shares; ``normalised`` also if n is 1.
+        ``hhi`` (0 to 1), ``hhi_10000`` (the same on the scale of regulators, 0 to 10,000), ``effective_n`` =
+        1/hhi, ``normalised`` = (hhi − 1/n)/(1 − 1/n) and ``n``. NaN without shares; ``normalised`` also if n
+        is 1.
 
     Raises
     ------
@@ -306,7 +307,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
 
 @typed
 def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
-    """Divide open interest by 24-hour volume, both in USD. The result is in days of trading.
+    """Divide open interest by 24-hour volume, both in USD; the result is in days of trading.
 
     NaN if the volume is missing or not positive. Raises for different units.
     """
@@ -455,19 +456,20 @@ def share_trend(share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", level
     share
         Fractions with a ``time`` dim.
     ci
-        ``"ar1"`` inflates the variance of Kendall's S by (1 + φ)/(1 − φ), with φ of the detrended
-        residuals, and by more where a cycle of the day or noise hides φ; ``"iid"`` does not, and is far too
-        narrow for shares that persist.
+        ``"ar1"`` multiplies the variance of Kendall's S by (1 + φ)/(1 − φ), with φ of the detrended
+        residuals, or by more if a daily cycle or noise hides φ. ``"iid"`` assumes independent values, which
+        gives far too narrow intervals for persistent shares.
     level
         Nominal coverage of the interval.
 
     Returns
     -------
     Dataset
-        ``slope``, ``low``, ``high`` [per day], ``phi``, ``n``, ``n_effective`` (as many independent values
-        would say as much of a trend) and ``status`` (`TrendStatus`) over the other dims. NaN below three
-        points. ``cannot_tell``: ``n_effective`` is below 8, near a unit root, and an interval that leaves 0
-        out may be chance. Above 3,000 points the median is over a million pairs drawn with a fixed seed.
+        ``slope``, ``low``, ``high`` [per day], ``phi``, ``n``, ``n_effective`` (number of independent values
+        with the same information about a trend) and ``status`` (`TrendStatus`) over the other dims. NaN below
+        three values. With the status ``cannot_tell``, ``n_effective`` is below 8, the values may be a random
+        walk, and an interval without 0 may be chance. Above 3,000 values the slope is the median over a
+        million pairs, drawn with a fixed seed.
 
     Raises
     ------

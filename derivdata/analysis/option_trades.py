@@ -40,24 +40,23 @@ def flow(
     by: Sequence[Literal["expiry", "strike", "side"]] = ("strike", "side"),
     every: str | pd.Timedelta | None = None,
 ) -> xr.Dataset:
-    """Sum the amounts that takers bought and sold, by any of expiry, strike and side.
+    """Sum the amounts that takers bought and sold, grouped by expiry, strike and side, or by some of these.
 
     Parameters
     ----------
     trades
-        See the module.
+        Table ``options_trades``.
     by
-        Dims that stay.
+        Dims of the result.
     every
-        Length of the steps over which to add up, which become the dim ``time`` of their starts. None adds
-        up everything.
+        Length of the time steps to sum over; the dim ``time`` has their starts. None sums over all times.
 
     Returns
     -------
     Dataset, dims `by`, before them ``symbol``, ``exchange`` and ``time`` as far as they differ
-        ``bought`` and ``sold`` [coin] in the book, ``net``, bought minus sold; ``premium_usd`` [USD], paid
-        minus received by takers, NaN if a trade has no price or index; ``block`` [coin], blocks and legs of
-        packages, in no other column; ``trade_count``. NaN without trades.
+        ``bought`` and ``sold`` [coin] in the order book; ``net``, bought minus sold; ``premium_usd`` [USD],
+        paid minus received by takers, NaN if a trade has no price or index; ``block`` [coin], blocks and legs
+        of packages, which the other amounts exclude; ``trade_count``. NaN without trades.
 
     Raises
     ------
@@ -100,12 +99,12 @@ def flow(
 def chain(
     trades: pd.DataFrame, *, at: times.TimeLike | None = None, window: str | pd.Timedelta = "6h"
 ) -> pd.DataFrame:
-    """Return the chain implied by trades of the last hours, as quotes of a surface.
+    """Return the option chain implied by the trades of the last hours, for fits of smiles and surfaces.
 
     Parameters
     ----------
     trades
-        See the module; ``iv`` is needed.
+        Table ``options_trades`` with volatilities in ``iv``.
     at
         Time of the chain; None is the time of the last trade.
     window

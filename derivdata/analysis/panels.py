@@ -59,7 +59,7 @@ def require_draws(resamples: int, *, minimum: int = 1) -> None:
 
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
-    """Return the seed that an ``rng`` argument represents (SPEC 7): itself, or a number drawn from it."""
+    """Return the seed of an ``rng`` argument (SPEC 7): itself, or a number drawn from the generator."""
     if isinstance(rng, int) and rng < 0:
         raise ValueError(f"rng must be a seed of 0 or more, got {rng!r}")
     return rng if isinstance(rng, int) else int(np.random.default_rng(rng).integers(2**63))
@@ -78,9 +78,7 @@ def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence
     present = data[dim].to_numpy().tolist()
     for label in labels:
         if present.count(label) != 1:
-            raise ValueError(
-                f"{argument} must have {label!r} once along {dim!r}, got it {present.count(label)} times"
-            )
+            raise ValueError(f"{argument} must have {label!r} once along {dim!r}, got it {present.count(label)} times")
 
 
 def require_same(arrays: Mapping[str, xr.DataArray], data: xr.DataArray, of: str) -> None:
@@ -116,7 +114,7 @@ def with_symbol(data: Any) -> Any:
 
 
 def require_beside(value: Any, argument: str, data: xr.Dataset | xr.DataArray) -> None:
-    """Raise unless a value is a number or a DataArray over dims of `data`."""
+    """Raise for a value that is neither a number nor a DataArray over dims of `data`."""
     if isinstance(value, xr.DataArray):
         strange = [str(dim) for dim in value.dims if dim not in data.dims]
         if strange:
@@ -244,7 +242,7 @@ def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
 
 
 def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel") -> xr.DataArray:
-    """Return a numeric panel with these dims and this unit: the given panel, or that of a table."""
+    """Return a panel, or the panel of a table, after checks of its dims, numbers and unit."""
     try:
         array = tables.panel(panel) if isinstance(panel, pd.DataFrame) else panel
     except ValueError as fault:
@@ -483,7 +481,7 @@ def broadcast_companion(panel: xr.DataArray, other: Any, *, units: str | None, n
 
 
 def whole(panel: xr.DataArray, *dims: str) -> xr.DataArray:
-    """Put each of these dims of the panel into one chunk; in-memory panels are returned as they are."""
+    """Put each of these dims of the panel into one chunk; in-memory panels are returned unchanged."""
     split = {dim: -1 for dim in dims if len(panel.chunksizes.get(dim, ())) > 1}
     return panel.chunk(split) if split else panel
 

@@ -78,8 +78,7 @@ def density(
     log_moneyness
         ``k = ln(K/F)``: a number, a 1-D array (dim ``log_moneyness``) or a DataArray.
     year_fraction
-        Times to expiry [years] as in `derivdata.analysis.surface.iv`; None: the surface's own
-        expiries.
+        Times to expiry [years] as in `derivdata.analysis.surface.iv`; None uses the expiries of the surface.
     extrapolate, clock
         As in `derivdata.analysis.surface.iv`; only with explicit times.
 
@@ -96,7 +95,7 @@ def density(
     Raises
     ------
     ValueError
-        No surface; see also `derivdata.analysis.surface.iv`.
+        `surface` is not a fit; see also `derivdata.analysis.surface.iv`.
 
     Examples
     --------
@@ -178,9 +177,9 @@ def moments(
     Dataset over the dims of `density` without those of k
         ``mean``, ``standard_deviation`` (of the return to expiry, not per √year), ``skewness`` and
         ``excess_kurtosis`` [1]; ``quoted_share``, the part of the mean of ``ln(S/F)⁴`` between the lowest and
-        the highest quote [1]: the rest comes from fitted wings, and so does most of the kurtosis if it is
-        small; ``mass``, ``martingale`` and ``status`` as in `density`. Moments are NaN if `mass` or
-        `martingale` is off 1 by over 1e-3, because a part of a distribution has no moments.
+        the highest quote [1], which is small if most of the kurtosis comes from fitted wings; ``mass``,
+        ``martingale`` and ``status`` as in `density`. Moments are NaN if `mass` or `martingale` is off 1 by
+        over 1e-3, because a part of a distribution has no moments.
 
     Raises
     ------
@@ -189,8 +188,9 @@ def moments(
 
     Notes
     -----
-    ``−2 mean`` is the variance of `derivdata.analysis.variance.model_free`. Moments of short expiries rest
-    on the wings that the fit extrapolates: a skewness of a smile quoted over two deviations is the form's.
+    ``−2 mean`` is the variance of `derivdata.analysis.variance.model_free`. Moments of short expiries depend
+    on extrapolated wings: if a smile is quoted over two deviations only, its skewness is determined by the
+    model.
     """
     surface = whole_surface(surface)
     sums = _summary(surface, year_fraction, extrapolate, clock)

@@ -1,9 +1,9 @@
 """Perpetuals on stocks and commodities by session of the market of their underlying.
 
-The perpetual trades at all hours, its underlying does not. A calendar cuts time into spans: ``regular`` and
-``extended`` trading, the ``break`` between two halves of a day, and closures: ``overnight`` between two
-consecutive days of trading, ``weekend``, and ``holiday`` if a weekday without trading is in between. A span
-is ``[start, end)``. Spans come from exchange_calendars, or from a table of trading hours.
+The perpetual trades at all hours, and its underlying does not. A calendar divides time into spans:
+``regular`` and ``extended`` trading, the ``break`` between two halves of a day, and closures: ``overnight``
+between two consecutive days of trading, ``weekend``, and ``holiday`` if a weekday without trading is in
+between. A span is ``[start, end)``. Spans come from exchange_calendars, or from a table of trading hours.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ def calendar(
     hours: pd.DataFrame | None = None,
     extended: tuple[str, str] | None = None,
 ) -> pd.DataFrame:
-    """Return the sessions of a market over a window, without holes.
+    """Return the trading sessions and closures of a market over a window, without gaps.
 
     Parameters
     ----------
     market
-        A market identifier code or a name of exchange_calendars (``"XNYS"``, ``"XLON"``, ``"CMES"``); with
+        A market identifier code or name of exchange_calendars (``"XNYS"``, ``"XLON"``, ``"CMES"``), or with
         `hours` an id, short name or code of that table.
     start, end
-        The window, ``[start, end)``. Past windows work as well as coming ones.
+        The window ``[start, end)``, in the past or in the future.
     hours
         Table of ``dd.rwa.market_hours`` for markets that exchange_calendars lacks. Tables of several times
         may be joined with ``pd.concat``; the newest row of a session applies.
     extended
-        Local times at which extended trading begins and ends, such as ``("04:00", "20:00")``, which is the
-        default for markets of US stocks. After an early close it lasts as long as after other closes. Not
-        with `hours`, whose tradable sessions other than ``regular`` are extended.
+        Local start and end of extended trading, such as ``("04:00", "20:00")``, the default for markets of US
+        stocks. After an early close, extended trading is as long as on other days. Do not pass it with
+        `hours`, whose tradable sessions other than ``regular`` are extended.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def calendar(
     Raises
     ------
     ValueError
-        An unknown market; a window that does not ascend; `hours` that lack a day of the window.
+        An unknown market; `end` is not after `start`; `hours` lacks a day of the window.
     ImportError
         Without `hours`, exchange_calendars is not installed: ``pip install 'derivdata[sessions]'``.
 
@@ -129,8 +129,8 @@ def by_session(
     sessions
         A `calendar` that covers the panels.
     mark, index
-        Prices of the perpetual and of its index [USD] at their stamps: panels of ``dd.prices.history`` with
-        ``kind="mark"`` and ``kind="index"``.
+        Prices of the perpetual and of its index [USD] at their timestamps: panels of ``dd.prices.history``
+        with ``kind="mark"`` and ``kind="index"``.
     funding
         Funding rates [bps/8h], settled or sampled.
     oi
@@ -149,8 +149,8 @@ def by_session(
     Raises
     ------
     ValueError, TypeError
-        No panel; a calendar with gaps, or one that does not cover a panel; a panel in another unit; settled
-        rates without an interval.
+        No panel is passed; the calendar has gaps or does not cover a panel; a panel is in another unit;
+        settled rates have no interval.
 
     Notes
     -----
@@ -205,7 +205,7 @@ def closures(
     sessions, mark, index, funding, oi
         As in `by_session`.
     after
-        How long after the open the index is read, such as ``"5m"``.
+        Time after the open at which the index is read, such as ``"5m"``.
 
     Returns
     -------

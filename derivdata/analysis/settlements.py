@@ -1,9 +1,9 @@
-"""Rules for series of settlements, and whether the prices of venues are those of one coin.
+"""Rules for series of settlements, and a check that the prices of venues are of one coin.
 
-A venue pays on the hour and stamps the payment a little earlier or later: binance by 1 to 12 ms, dydx by up
-to 550 ms. A timestamp at most a minute from a whole hour counts as that hour in every function that takes
-settlements (`derivdata.tables.payments.payment_time`), so venues have common times and no payment moves into
-another span. Times passed by the caller (an entry, an exit, a grid) are used unchanged.
+A venue pays on the hour, and the timestamp of the payment is a little earlier or later: 1 to 12 ms at
+binance, up to 550 ms at dydx. A timestamp at most a minute from a whole hour counts as that hour in every
+function that takes settlements (`derivdata.tables.payments.payment_time`), so venues have common times and no
+payment moves into another span. Times passed by the caller (an entry, an exit, a grid) are used unchanged.
 
 Prices of one coin are almost always within 5 % of each other. They are further apart in a squeeze, around a
 listing and before one, and between a perpetual and a dated future. Another coin under the same ticker differs
@@ -33,18 +33,18 @@ _ROUNDING = 1e-6  # hours
 
 
 def scheduled(times: NDArray[Any]) -> NDArray[np.datetime64]:
-    """Return the times of settlements: the whole hour where a stamp is at most a minute from it."""
+    """Return the times of settlements, rounded to a whole hour that is at most a minute away."""
     return payment_time(times.astype("datetime64[us]").view(np.int64)).view("datetime64[us]")
 
 
 def merge_late_stamps(
     panel: xr.DataArray, *companions: xr.DataArray, overlap: Literal["raise", "nan"] = "raise"
 ) -> tuple[xr.DataArray, ...]:
-    """Put settlements at their due times; unchanged where all are punctual.
+    """Move settlements to their due times; unchanged if all are on time.
 
-    `companions` are over the panel's dims and labels, like its intervals: each returns the value at the rate.
-    If a series has two settlements of one due time, ``"raise"`` raises once rates are read, and ``"nan"``
-    omits the second.
+    `companions` are over the panel's dims and labels, like its intervals; each is returned with the values at
+    the rates. If a series has two settlements of one due time, ``"raise"`` raises once rates are read, and
+    ``"nan"`` omits the second.
     """
     if not panel.sizes["time"]:
         return panel, *companions
@@ -346,10 +346,10 @@ _NAMED = 5
 
 
 def price_factors(price: xr.DataArray) -> xr.DataArray:
-    """Return the log ratio of each price to the other prices of its symbol at that time.
+    """Return the log ratio of each price to the median price of its symbol at that time.
 
-    The other prices are represented by the median of all venues. With two venues it is the other venue's
-    price, and with one the result is NaN.
+    The median is over all venues. With two venues the other venue's price is used instead, and with one the
+    result is NaN.
     """
     price = whole(price, "exchange").where(price > 0.0)
     count = price.notnull().sum("exchange")

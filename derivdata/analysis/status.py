@@ -19,7 +19,7 @@ __all__ = ["Status", "flag_attrs", "flags"]
 
 
 class Status(IntFlag):
-    """Reasons; a status of 0 is a plain success."""
+    """Reasons for NaN, infinity or a warning; 0 means that none applies."""
 
     EXPIRED = 1 << 0
     """The option has expired: year fraction ≤ 0."""
@@ -85,7 +85,7 @@ class Status(IntFlag):
 
 
 def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:
-    """CF attributes ``flag_masks`` (int32 array) and ``flag_meanings`` (names, space-separated)."""
+    """Return the CF attributes ``flag_masks`` (int32) and ``flag_meanings`` (names separated by spaces)."""
     return {
         "flag_masks": np.array([bit.value for bit in reasons], dtype=np.int32),
         "flag_meanings": " ".join(str(bit.name).lower() for bit in reasons),
@@ -99,7 +99,7 @@ def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Datas
     Parameters
     ----------
     data
-        A result with the variable or coordinate, or the variable itself, with the CF attributes
+        A result with a status variable or coordinate, or this variable itself, with the CF attributes
         ``flag_masks`` and ``flag_meanings``.
     variable
         Name of the variable of a Dataset, or of the coordinate of a DataArray.
@@ -107,13 +107,13 @@ def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Datas
     Returns
     -------
     Dataset, dims of the variable
-        A boolean variable for each reason that is set somewhere. No variables where the status is 0
-        throughout.
+        A boolean variable for each reason that is set anywhere. Without variables (xarray prints ``*empty*``)
+        if every status is 0.
 
     Raises
     ------
     ValueError
-        The variable is absent or has no flag attributes.
+        The variable is missing or has no flag attributes.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Datas
 
 
 class FundingStatus(IntFlag):
-    """Reasons; a status of 0 is a plain success."""
+    """Reasons for NaN, infinity or a warning; 0 means that none applies."""
 
     TOO_FEW = 1 << 0
     """Fewer observations than the figure needs."""
@@ -165,7 +165,7 @@ class FundingStatus(IntFlag):
     OPEN = 1 << 9
     """The holding time has not ended: the outcome is still unknown."""
     CANNOT_TELL = 1 << 10
-    """The data determines no interval: a half-life may be anything from a single step to infinity, or
+    """The data does not determine an interval: a half-life may be anything from a single step to infinity, or
     a pair's own outcomes span less than a holding time."""
     FEW_DECISIONS = 1 << 11
     """Past decisions are equivalent to fewer than eight independent ones, so the result is only a rough

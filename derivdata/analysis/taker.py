@@ -19,13 +19,13 @@ def imbalance(buy: Panel, sell: Panel) -> xr.DataArray:
     ----------
     buy, sell
         Taker buys and sells [USD] per step, any dims: ``dd.panel(taken, "buy_usd")`` and ``"sell_usd"`` of
-        ``dd.volume.taker``. Sums over longer windows give the imbalance of these.
+        ``dd.volume.taker``. Pass sums over longer windows for the imbalance of those windows.
 
     Returns
     -------
     DataArray, dims of the panels
-        ``(buy − sell) / (buy + sell)`` [1], from -1, all sold, to 1. NaN where a side is missing, and where
-        nothing was traded.
+        ``(buy − sell) / (buy + sell)`` [1], from −1 (only sells) to 1 (only buys). NaN where a side is
+        missing or nothing was traded.
 
     Raises
     ------

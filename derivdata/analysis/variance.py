@@ -66,15 +66,15 @@ _INDEX_UNITS = (
 def volatility_index(
     variance: xr.Dataset, *, horizon: str | pd.Timedelta = "30d", clock: Clock | None = None
 ) -> xr.Dataset:
-    """Compute a volatility index from the two expiries around a fixed number of days.
+    """Compute a volatility index for a fixed time to expiry from the two expiries around it.
 
     Parameters
     ----------
     variance
-        Result of `model_free` or `cboe` with dim ``expiry`` and ``year_fraction`` [years]; of its variables
-        ``total_variance`` is needed, ``lower`` and ``upper`` are used.
+        Result of `model_free` or `cboe` with dim ``expiry`` and ``year_fraction`` [years]. It must have
+        ``total_variance``; ``lower`` and ``upper`` are optional.
     horizon
-        Time that the index looks ahead, ``"30d"`` or a Timedelta.
+        Time to expiry of the index, ``"30d"`` or a Timedelta.
     clock
         As in `derivdata.analysis.surface.iv`; published indices do not have one.
 
@@ -203,13 +203,12 @@ def model_free(
         per strike, and ``year_fraction``; or a fit of `derivdata.analysis.smile` or
         `derivdata.analysis.surface`.
     method
-        None: ``"strip"`` of quotes and of surfaces fitted to quotes, which carry it, else ``"fukasawa"``.
+        None is ``"strip"`` for quotes and for surfaces fitted to quotes, and ``"fukasawa"`` for others.
         ``"strip"``: the integral of Black-76 prices at r = 0 between the quotes, with volatilities linear
-        between two strikes, without options whose delta is below 0.001; it has no wings. ``"smile"``:
-        ``2 ∫ OTM(k) e^(−k) dk`` over the fitted smile, wings and all. ``"fukasawa"``:
-        ``∫ w(k) φ(d2) |d2'| dk``, the same number from volatilities;
-        NaN with ``BUTTERFLY`` where d2 does not fall. The integrals hold wings that no one has quoted: on
-        days of stress they are half of the variance of some expiries.
+        between two strikes, without options whose delta is below 0.001; it has no wings. ``"smile"``: ``2 ∫
+        OTM(k) e^(−k) dk`` over the fitted smile with its wings. ``"fukasawa"``: ``∫ w(k) φ(d2) |d2'| dk``,
+        the same number from volatilities; NaN with ``BUTTERFLY`` where d2 does not fall. The integrals
+        include extrapolated wings, which on days of stress are half of the variance of some expiries.
     k_range
         Range of log-moneyness that counts as quoted; by default that of the quotes.
     floor
@@ -236,7 +235,7 @@ def model_free(
     Notes
     -----
     Carr and Madan (1998); Fukasawa (2012), "The normalizing transformation of the implied volatility smile".
-    Without a floor no price bounds the variance of puts: an underlying that may go to 0 has no such bound.
+    Without a floor, prices do not bound the variance of puts, because the underlying may fall to 0.
     """
     if not 0.0 < floor < 1.0:
         raise ValueError(f"floor must be a share of the forward between 0 and 1, got {floor!r}")
@@ -397,7 +396,8 @@ def cboe(
     ----------
     bid, ask
         Quotes [currency of the strikes] with dims ``strike`` and ``side`` (``call``, ``put``) and any others.
-        An option without either is not listed; one whose bid or ask is missing or 0 is listed without a bid.
+        An option without bid and ask is not listed. If one of the two is missing or 0, the option is listed
+        without a bid.
     year_fraction
         Time to expiry [years].
     interest_rate
@@ -417,7 +417,7 @@ def cboe(
     Raises
     ------
     ValueError
-        A dimension or side is missing; quotes state different units, or the unit of a rate or a volatility.
+        A dim or side is missing; quotes have different units, or the unit of a rate or a volatility.
 
     Notes
     -----

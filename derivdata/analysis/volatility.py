@@ -185,8 +185,8 @@ def realised(
     DataArray
         ``volatility`` [1/√year] at the start of the last bar of each window, known when that bar has ended,
         at the coordinate ``window_end``. Do not use it for earlier decisions. NaN until a window is full, and
-        where a bar of it is missing. Methods that use the close before (close-to-close, Yang–Zhang) need one
-        bar more.
+        where a bar of it is missing. Methods that use the previous close (close-to-close, Yang–Zhang) need
+        one more bar.
 
     Raises
     ------
@@ -353,7 +353,7 @@ def cone(
     ] = "yang_zhang",
     quantiles: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
 ) -> xr.Dataset:
-    """Compute the volatility cone: quantiles, current value and forecast of volatility by length of window.
+    """Compute the volatility cone: quantiles, latest value and forecast of volatility by length of window.
 
     Parameters
     ----------
@@ -362,15 +362,15 @@ def cone(
     windows
         Lengths of windows, as in `realised`.
     quantiles
-        Shares of the windows below the quantiles, 0 to 1.
+        Quantiles to compute, from 0 to 1.
 
     Returns
     -------
     Dataset
         ``volatility`` over ``window`` [days] and ``quantile``, ``latest`` and ``count`` (windows) over
-        ``window``, in addition to the dims of `data` except ``time``. Windows overlap, so `count` of them
-        have far less information than as many separate ones; long windows of a short history have a cone that
-        is too narrow. ``forecast`` [1/√year] of the window that begins when the last bar ends, by Corsi's
+        ``window``, in addition to the dims of `data` except ``time``. Windows overlap, so they have far less
+        information than ``count`` independent ones, and the cone is too narrow at long windows of a short
+        history. ``forecast`` [1/√year] of the window that begins when the last bar ends, by Corsi's
         heterogeneous autoregression, and ``forecast_error``, the root mean square of its past errors, each
         fitted on past data; NaN with fewer than 100 days of data, for windows that are not whole days, and
         for bars that do not divide a day.
@@ -498,8 +498,8 @@ def implied_minus_realised(
     Parameters
     ----------
     implied
-        Implied volatility of options that live about `window` [1/√year, or % as published indices have
-        it], with a dim ``time``.
+        Implied volatility of options that expire in about `window` [1/√year, or % as in published indices],
+        with a dim ``time``.
     realised
         Volatility over windows of that length [1/√year or %], with a dim ``time``: the result of `realised`,
         whose ``window_end`` is the end of each window. Without that coordinate ``time`` must be the end of
@@ -507,8 +507,9 @@ def implied_minus_realised(
     window
         Length of those windows, ``"30d"`` or a Timedelta.
     ahead
-        Whether an implied volatility is compared with the following window, which gives the seller's earnings
-        and is known only at the end; else with the preceding window, which is known immediately.
+        If True, implied volatility is compared with the following window, which gives the seller's earnings
+        and is known only at its end. If False, it is compared with the preceding window, which is known
+        immediately.
 
     Returns
     -------
@@ -520,7 +521,7 @@ def implied_minus_realised(
     ------
     ValueError, TypeError
         No dim ``time``, a volatility in another unit, a window that is not a positive length of time, or
-        another dim of both without a common label.
+        another dim whose labels differ in both.
     """
     implied = _decimal(implied, "implied")
     realised = _by_end(_decimal(realised, "realised"))

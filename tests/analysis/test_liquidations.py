@@ -185,7 +185,7 @@ def test_branching_ratio_is_accurate_or_has_a_status(
 
 def test_invalid_arguments_are_rejected(events: pd.DataFrame) -> None:
     doubled = pd.concat([events, events]).assign(order_id="one")
-    with pytest.raises(ValueError, match="repeat an order"):
+    with pytest.raises(ValueError, match="events has 18 duplicate orders"):
         liquidations.bucket(doubled)
     with pytest.raises(ValueError, match="events must have the column 'side'"):
         liquidations.clusters(events.drop(columns="side"))

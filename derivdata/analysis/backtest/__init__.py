@@ -2,8 +2,8 @@
 
 A rule is called at every row with past data only. It returns a pair of venues for each symbol: long where
 funding is low, short where it is high. Positions receive the payments after they were opened, at each venue's
-timestamps, and pay fees, slippage and the price mismatch of their legs. If the data is informational only, so
-is the backtest.
+timestamps, and pay fees, slippage and the price mismatch of their legs. A backtest of data that is
+informational only is informational only, too.
 
 `options` backtests option strategies: legs by tenor and delta, traded at bid and ask, hedged with a
 perpetual.

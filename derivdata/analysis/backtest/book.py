@@ -119,7 +119,7 @@ class Book:
         return by_leg
 
     def tradable(self, tradable: Bools, marks: Floats) -> Bools:
-        """Return where a position can be opened by the marks: (symbol, venue)."""
+        """Return a mask (symbol, venue) of contracts with a mark, in which a position can be opened."""
         return np.asarray(tradable & np.isfinite(marks))
 
     def mark_to(self, marks: Floats, now: float, passed: float) -> Floats:
@@ -163,7 +163,7 @@ class Book:
         return self._receive(held, np.where(due, rate, 0.0), np.where(due, hours, 0.0))
 
     def _lacking(self, at: Indices, until: Floats, interval: Floats) -> Floats:
-        """Return the hours of missing payments that were due after the entry and up to `until`.
+        """Return the hours covered by missing payments that were due after the entry and up to `until`.
 
         Payments are due one interval apart, the last one at `until`. If the interval changed, the shorter one
         applies. A payment due at most half an interval after the series' last payment is not missing, because
@@ -324,7 +324,7 @@ class Portfolio:
     sizes
         Dims ``symbol``, ``pair`` and ``time``, with ``leg_usd`` and, over ``exchange`` and ``time``,
         ``collateral_usd``, both for a capital of ``attrs["capital_usd"]``; ``long`` and ``short`` along
-        ``pair``. They count from the first row at or after their time.
+        ``pair``. Sizes of a time apply from the first row at or after it.
     band
         A pair is not traded while its size is within this fraction of the target, because each trade costs.
         Gains of owned coins are available only after a sale; 0 preserves the other leg's collateral.
@@ -551,7 +551,7 @@ class CoinBook(Book):
         return np.asarray(np.where(self.contracts.inverse[legs], inverse, linear))
 
     def tradable(self, tradable: Bools, marks: Floats) -> Bools:
-        """Return a mask of positions that can be opened, including that the settlement coin has a price."""
+        """Return a mask of positions that can be opened; the settlement coin must have a price too."""
         allowed = super().tradable(tradable, marks)
         settle = self.contracts.settle
         quanto = np.flatnonzero(settle >= 0)

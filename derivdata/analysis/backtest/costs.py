@@ -262,8 +262,8 @@ _FRIDAY = 4
 class OptionCosts:
     """Costs of options and of their hedge.
 
-    None uses the newest fact of ``dd.venues.facts()`` on the day of the trade. A venue without the fact
-    raises an error.
+    None uses the newest fact of ``dd.venues.facts()`` on the day of the trade, and raises for a venue without
+    one.
 
     Attributes
     ----------

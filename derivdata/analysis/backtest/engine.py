@@ -83,25 +83,26 @@ def carry(
     costs
         Fees by venue and side; slippage without `depth`.
     prices
-        Marks [USD] over ``symbol``, ``exchange`` and ``time``. Their times become rows. A pair is opened only
-        if both venues have a mark at that row, and later moves by price only at rows with both marks. None
-        omits price P&L and liquidation.
+        Marks [USD] over ``symbol``, ``exchange`` and ``time``. Their times become rows. A pair is opened, and
+        its price P&L changes, only at rows where both venues have a mark. None omits price P&L and
+        liquidation.
     apart
-        ``"raise"`` raises for prices of another coin under the same ticker: over a factor of 1.25 from the
-        other venues in the median, or of 2 at a tenth of the timestamps. If other symbols have no such
-        series, these series are omitted with a notice. ``"keep"`` uses them. Other prices more than 5 %
-        apart, as in a squeeze, before a listing or of a dated future, are used with a `DataNotice`.
+        How to handle a series that appears to be another coin with the same ticker, because it differs from
+        the other venues by a factor above 1.25 in the median, or above 2 at a tenth of the timestamps.
+        ``"raise"`` raises if every symbol has such a series, and otherwise omits these series with a notice.
+        ``"keep"`` uses them. Other prices more than 5 % apart, as in a squeeze, before a listing or of a
+        dated future, are used with a `DataNotice`.
     contracts
         Settlement of the contracts of venues: ``"inverse"``, a fixed number of USD settled in the contract's
         own coin; ``"quanto:BTC"``, settled in that coin at a fixed number of coins per USD of price;
         ``"linear"`` and other venues are settled in USD. Needs `prices`, also of the settlement coin on that
         venue. Coins stay until the exit. Not for a `Portfolio`.
     max_mark_age
-        Time since the last such row after which a pair is closed, at those marks and with reason
-        ``no_mark``.
+        Maximum time without a common mark of both venues. After it the pair is closed at the last common
+        marks, with reason ``no_mark``.
     depth
         Depth of the books [USD], a panel from ``dd.panel``: slippage is that of an order of `leg_usd` at the
-        newest depth. With dim ``time``, or without it for all times.
+        newest depth. Depth without the dim ``time`` applies to all times.
     capital
         Initial capital [USD].
     leg_usd
@@ -276,9 +277,9 @@ class Journal:
     refused
         Over (row, rule): entries rejected for lack of capital, mark or depth.
     figures
-        The five over (figure, row, symbol); None of several rules.
+        The five values above, over (figure, row, symbol); None for more than one rule.
     legs
-        Venues held after the row's trades, over (row, leg, place), −1 for none; None of several rules.
+        Venues held after the row's trades, over (row, leg, place), −1 for none; None for more than one rule.
     closed
         Closed positions, with their places.
     """
@@ -652,8 +653,8 @@ def deflated_sharpe_ratio(
     skewness, kurtosis
         Moments of its returns; the kurtosis of a normal distribution is 3.
     long_run_ratio, degrees
-        Long-run variance of its returns over their variance, 1 of independent ones, and the degrees of
-        freedom of that estimate.
+        Long-run variance of its returns over their variance, which is 1 for independent returns, and the
+        degrees of freedom of that estimate.
 
     Returns
     -------

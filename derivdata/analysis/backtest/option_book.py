@@ -222,7 +222,7 @@ class OptionBook:
 
 
 def greeks_of(held: list[Option], account: Accounting) -> dict[str, Any]:
-    """Return greeks of one coin of each option, to the forward, as `derivdata.analysis.position.greeks`."""
+    """Return greeks of one coin of each option by the forward, as `derivdata.analysis.position.greeks`."""
     forward, years, iv, rate, _ = map(np.array, zip(*(option.now.mark for option in held), strict=True))
     strike = np.array([option.contract.strike for option in held])
     side = np.array([option.contract.side for option in held])

@@ -39,8 +39,8 @@ class OptionState:
     opened
         Time of the last trade of the rule; None before the first.
     selected
-        Last time at which the rule returned legs, also unchanged ones; None before the first time, and after
-        it returned an empty table.
+        Last time at which the rule returned legs, changed or not; None before the first time, and after the
+        rule returned an empty table.
     expired
         Number of options and futures that have been delivered since `selected`.
     """
@@ -93,10 +93,11 @@ class OptionLeg:
     quantity
         Coins; negative is short.
     tenor
-        Time to expiry at the entry, such as ``"7d"``: the nearest listed expiry. For options and futures.
+        Time to expiry at the entry of options and futures, such as ``"7d"``. The nearest listed expiry is
+        selected.
     delta
-        Size of the forward delta of the option, from 0 to 1: the nearest option with the quote that the
-        trade needs.
+        Absolute forward delta of the option, from 0 to 1. The nearest option with the quote that the trade
+        needs is selected.
     moneyness
         Strike over forward, in place of `delta`; 1 is at the money. The default of options.
     """
@@ -173,16 +174,16 @@ class Roll:
     Attributes
     ----------
     legs
-        The legs of every entry.
+        Legs of each entry.
     every
-        When the legs are selected again: ``"expiry"``, at the first chain after a leg was delivered;
+        When the legs are selected again: ``"expiry"``, at the first chain after the delivery of a leg;
         ``"weekly"``, at the first chain from Friday 08:00 UTC on; ``"monthly"``, from 08:00 UTC of the last
         Friday of a month on; or a length of time after the last selection, such as ``"3d"``. Legs that are
         selected again stay open.
     min_tenor
-        The legs are also chosen again when an option or a future has less time left than this.
+        The legs are also selected again when an option or a future has less time to expiry than this.
     max_delta
-        The same when the forward delta of an option is larger than this, in size.
+        The legs are also selected again when the absolute forward delta of an option is larger than this.
     """
 
     legs: Sequence[OptionLeg]
@@ -208,7 +209,7 @@ class Roll:
         return pd.DataFrame([leg.chosen(state) for leg in self.legs])
 
     def _is_due(self, state: OptionState, selected: pd.Timestamp) -> bool:
-        """Return whether the legs, selected at a time, must be exchanged now."""
+        """Return whether legs that were selected at a time must be replaced now."""
         if state.expired:
             return True
         if self.every == "weekly":

@@ -69,11 +69,11 @@ def options(
     costs
         Fees and slippage.
     hedge
-        When the delta is hedged in a perpetual; None: never.
+        When the delta is hedged in a perpetual; None does not hedge.
     prices
-        Marks of the perpetual [USD], of the hedge's venue. None takes the index price for it.
+        Marks of the perpetual on the hedge's venue [USD]. None uses the index price instead.
     funding
-        Settlements of the perpetual [bps/8h], of the hedge's venue. None leaves funding out.
+        Settlements of the perpetual on the hedge's venue [bps/8h]. None omits funding.
     delivery, contract
         Prices at which options and futures are settled, as in `derivdata.analysis.position.attribution`.
     surfaces
@@ -92,18 +92,19 @@ def options(
         Amounts have the suffix ``_usd`` or ``_coin`` of `currency`. Over ``time``, the chains and the
         deliveries between them: ``equity``, ``drawdown`` (fraction of the peak), ``option_pnl``,
         ``underlying_pnl`` (futures, perpetuals and spot of the rule), ``hedge_pnl``, ``funding``, ``fees``,
-        ``spread`` (of options: distance of the fills from the marks), each for the step that ends there;
-        equity is `capital` plus the sums of the first four minus the sums of the last two. ``contribution``
-        over ``term`` and ``time`` divides ``option_pnl``. After the trades of each time: ``delta`` [coins] of
-        the rule's position, ``net_delta`` with the hedge, ``gamma``, ``vega`` and ``theta`` of the options as
-        in `derivdata.analysis.position.greeks`, ``hedge_quantity`` [coins, or USD of an inverse perpetual],
-        ``margin``, ``option_legs``. Counts at each time: ``unmarked_options`` (no surface, the last mark is
-        used), ``interpolated_marks`` (an expiry without a separate fit), ``refused_trades``, ``unhedged`` (a
-        hedge was due and the perpetual had no price). Over ``fill``, each trade and delivery of a leg:
-        ``fill_time``, ``fill_side``, ``fill_expiry``, ``fill_strike``, ``fill_quantity``, ``fill_price`` and
-        ``fill_mark`` per coin, ``fill_fee``, ``fill_reason``. Scalars: ``net``, ``max_drawdown``,
-        ``margin_calls`` (times at which the margin was above the equity), ``missing_funding_hours``,
-        ``gap_hours`` (time of gaps in the chains with open options).
+        ``spread`` (of options: distance of the fills from the marks), each for the step that ends at the
+        time. Equity is `capital` plus the cumulative sums of the first four of these minus those of ``fees``
+        and ``spread``. ``contribution`` over ``term`` and ``time`` divides ``option_pnl``. After the trades
+        of each time: ``delta`` [coins] of the rule's position, ``net_delta`` with the hedge, ``gamma``,
+        ``vega`` and ``theta`` of the options as in `derivdata.analysis.position.greeks`, ``hedge_quantity``
+        [coins, or USD of an inverse perpetual], ``margin``, ``option_legs``. Counts at each time:
+        ``unmarked_options`` (no surface, the last mark is used), ``interpolated_marks`` (an expiry without a
+        separate fit), ``refused_trades``, ``unhedged`` (a hedge was due and the perpetual had no price). Over
+        ``fill``, each trade and delivery of a leg: ``fill_time``, ``fill_side``, ``fill_expiry``,
+        ``fill_strike``, ``fill_quantity``, ``fill_price`` and ``fill_mark`` per coin, ``fill_fee``,
+        ``fill_reason``. Scalars: ``net``, ``max_drawdown``, ``margin_calls`` (times at which the margin was
+        above the equity), ``missing_funding_hours``, ``gap_hours`` (time of gaps in the chains with open
+        options).
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Rules of entry and exit. Each is called at every row with the `Past` and returns the pairs to hold.
 
 A custom rule is any callable that takes a `Past` and returns a `Target`, or a mapping of symbols to ``(long,
-short)`` by descending priority; other symbols are closed.
+short)`` by descending priority. Positions in other symbols are closed.
 
 Rules that differ only in their numbers are combined into one rule with arrays of numbers.
 """
@@ -38,7 +38,7 @@ class SpreadThreshold:
     exit_bps_8h
         Spread [bps/8h] below which a pair is closed. An unknown spread also closes it.
     switch_bps_8h
-        A held pair is replaced by the widest pair if that is wider by this amount [bps/8h]; infinite: never.
+        A held pair is replaced by the widest pair if that is wider by this amount [bps/8h]; by default never.
     window
         Averaging window of the rates, such as ``"3d"``; None uses the last rates.
     """
@@ -63,12 +63,13 @@ class ForecastThreshold:
     Attributes
     ----------
     forecast
-        Dims ``symbol``, ``time`` and either ``pair``, with the venues of each in the coordinates ``long`` and
-        ``short``: the forecast earnings of the pair; or ``exchange``: the forecast rate, and a pair earns the
-        short leg's minus the long leg's. A value must have been known at its time: a forecast fitted to later
-        data looks ahead, which a backtest cannot detect.
+        Dims ``symbol``, ``time`` and either ``pair`` or ``exchange``. Over ``pair``, whose coordinates
+        ``long`` and ``short`` are the venues: the forecast earnings of each pair. Over ``exchange``: the
+        forecast rate of each venue; a pair earns the rate of its short leg minus that of its long leg. A
+        value must have been known at its time. A forecast fitted to later data looks ahead, which a backtest
+        cannot detect.
     enter, exit, switch
-        In the forecast's unit, as in `SpreadThreshold`.
+        Thresholds in the unit of `forecast`, with the meaning of those of `SpreadThreshold`.
     max_age
         Maximum age of a forecast.
     """
@@ -206,8 +207,8 @@ class HoldPair:
     symbol, long, short
         The pair.
     start, end
-        Start and end; the pair is opened at the first row at or after the start, and closed at the first row
-        at or after the end. None is the limit of the data.
+        The pair is opened at the first row at or after `start`, and closed at the first row at or after
+        `end`. None is the start or end of the data.
     """
 
     symbol: str
@@ -244,7 +245,7 @@ class HoldingTime:
     min_hold
         Minimum holding time, such as ``"3d"``, regardless of the rule.
     max_hold
-        Maximum holding time, after which the pair may be opened again at the next row; None: no maximum.
+        Maximum holding time. The pair may be opened again at the next row. None means no maximum.
     """
 
     rule: Callable[[Past], Any]
@@ -306,7 +307,7 @@ class VenueLimit:
 
 
 def _hours(span: Any, name: str, minimum: float | None = None) -> Any:
-    """Return a span of time in hours; spans of stacked rules are in hours already."""
+    """Return a length of time in hours; numbers, as in stacked rules, are in hours already."""
     return span if isinstance(span, np.ndarray) else hours_of(span, name, minimum=minimum)
 
 

@@ -1,7 +1,7 @@
 """Black-76: price, greeks and implied volatility of European options on a forward.
 
 All functions are elementwise and broadcast: floats, ndarrays and pandas columns give ndarrays, a DataArray
-among the inputs gives labelled results in its dims' order, dask stays lazy. Conventions:
+among the inputs gives DataArrays with its order of dims, and dask stays lazy. Conventions:
 
 - `forward` and `strike` in one currency (USD); `year_fraction` in years (ACT/365); `iv` [1/√year], decimal.
 - `side` is ``"call"`` or ``"put"``.
@@ -112,7 +112,7 @@ def greeks(
     interest_rate: Numbers = 0.0,
     premium: Premium = "linear",
 ) -> Any:
-    """Compute sensitivities of `price`, each in its natural unit: nothing is per 1 % or per day.
+    """Compute the greeks of each option as plain derivatives: vega per 1.00 of volatility, theta per year.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def greeks(
         ``theta`` (per year, forward fixed); ``vanna`` (of value to forward and volatility); ``volga`` (per
         squared volatility); ``rho`` (to the rate, per 1.00, spot fixed: the forward moves with it); ``charm``
         (of value to forward, and per year that passes, forward fixed); ``speed`` (third derivative to the
-        forward); ``d1``, ``d2``. All but delta, d1 and d2 are derivatives of the discounted premium, in USD
-        or coin as it is.
+        forward); ``d1``, ``d2``. All but delta, d1 and d2 are derivatives of the discounted premium, in its
+        currency.
     delta
         ``"forward"``: ``±N(±d1)``, in forwards, undiscounted. ``"pa"``: premium-adjusted,
         ``±(K/F) N(±d2)``, the forward delta less the premium in coin (Deribit's net transaction delta).
@@ -133,15 +133,15 @@ def greeks(
     Returns
     -------
     Dataset, or dict of arrays
-        One variable per greek; a dict without a DataArray input. NaN if the price is. Without time value
-        (`year_fraction` or `iv` 0) delta is the delta of the payoff, the others are those of intrinsic, and
-        all are NaN at ``F = K``.
+        One variable per greek; a dict if no input is a DataArray. NaN where the price is NaN. Without time
+        value (`year_fraction` or `iv` 0) delta is the delta of the payoff, the others are those of the
+        intrinsic value, and all are NaN at ``F = K``.
 
     Raises
     ------
     ValueError
-        No greek or an unknown one; an unknown delta convention, premium or side; labels that differ;
-        volatilities that look like percent, as in `price`.
+        `which` is empty or has an unknown greek; an unknown delta convention, premium or side; labels that
+        differ; volatilities that look like percent, as in `price`.
     """
     if len(which) == 0:
         raise ValueError(f"which must name at least one of {', '.join(get_args(Greek))}")
@@ -163,10 +163,10 @@ def implied_vol(
     interest_rate: Numbers = 0.0,
     premium: Premium = "linear",
 ) -> ImpliedVol:
-    """Return the volatility at which `price` (the function) gives `price` (the argument).
+    """Compute the implied volatility of each option from its price.
 
-    Relative error at most ``64 ε (1 + κ)`` with ``κ = value / (iv · vega)`` of the time value, the limit
-    that the rounding of the price itself sets.
+    The relative error is at most ``64 ε (1 + κ)`` with ``κ = value / (iv · vega)`` of the time value, the
+    limit that follows from the rounding of the price.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes:
     Returns one output per dtype, in the type of the inputs.
 
     Floats, ndarrays and pandas objects give ndarrays (numpy scalars from scalars); one DataArray makes all
-    outputs DataArrays, in the dims' order of the first that has the most; dask stays lazy.
+    outputs DataArrays, with the order of dims of the input that has the most dims; dask stays lazy.
     """
     labelled = [array for array in arrays if isinstance(array, xr.DataArray)]
     # 1. Broadcast labelled arrays by dim.
@@ -195,7 +195,7 @@ def fitting(*values: Any, names: tuple[str, ...] = ("forward", "strike", "year_f
 
 
 def named(array: Any, name: str, **attrs: Any) -> Any:
-    """Return a DataArray with a name and attributes; another array as it is."""
+    """Return a DataArray with a name and attributes, and any other array unchanged."""
     if not isinstance(array, xr.DataArray):
         return array
     return array.rename(name).assign_attrs(attrs)

@@ -5,7 +5,7 @@
     options = chain.clean(snapshot)        usable options, others counted by reason
     quotes = chain.smiles(options)         one volatility per strike over log-moneyness, with forwards
     chain.arbitrage(quotes)                arbitrage between the quotes themselves
-    chain.executable(snapshot)             what could be traded, at bid and ask and net of fees
+    chain.executable(snapshot)             arbitrage that can be traded at bid and ask, net of fees
     chain.basis(chain.forwards(options), spot=...)
     chain.greeks(snapshot)                 in one unit over venues, next to the venues' own
 
@@ -88,12 +88,11 @@ def greeks(
     at
         Timestamp of the quotes if the chain does not have ``time``.
     venue_units
-        Unit of the venue's greeks by venue, if it differs from that of the library's readers: ``"usd"``, or
-        ``"coin"`` (premium-adjusted and in coin: OKX's fields without ``BS``, as in Tardis' files of its
-        chains).
+        Unit of the greeks of a venue if it differs from the library's readers: ``"usd"``, or ``"coin"``
+        (premium-adjusted and in coin, such as OKX's fields without ``BS``, which Tardis' files have).
     interest_rate
-        Continuous rate [1/year] at which premiums are discounted; None takes the chain's column
-        ``interest_rate``, and else 0.
+        Continuous rate [1/year] at which premiums are discounted; None uses the chain's column
+        ``interest_rate``, or 0 without one.
 
     Returns
     -------

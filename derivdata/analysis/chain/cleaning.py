@@ -69,38 +69,39 @@ def clean(
     at
         Timestamp of the quotes if the chain does not have ``time``.
     min_time
-        Options closer to expiry are returned for exposure with status ``NEAR_EXPIRY``, and not fitted; 1 hour
-        by default.
+        Options closer to expiry are returned with status ``NEAR_EXPIRY``: exposure counts them, fits do not.
+        1 hour by default.
     iv_max
-        Highest volatility [1/√year] that is used; 15 by default. A cleaned chain is returned unchanged
-        without these two and `mad`: functions that take a chain respect how it was cleaned.
+        Highest volatility [1/√year] that is used; 15 by default. A cleaned chain is returned unchanged unless
+        `min_time`, `iv_max` or `mad` is given, so that other functions do not clean it again.
     iv_unit
         ``"decimal"``, or ``"percent"``, which is divided by 100; or either by venue, ``{"okx": "percent"}``.
-        Other venues must be decimal, and raise if their median is above 15; a given unit is used unchecked.
+        Volatilities without a given unit must be decimal, and raise if the median of a venue is above 15. A
+        given unit is not checked.
     mad
         Maximum distance of an option's volatility from the median of itself and its two neighbours of the
         same side, in units of 1.4826 times the median absolute step between neighbours of its expiry (0.1
         volatility points always pass); 5 by default, ``np.inf`` accepts all. The first and the last strike
         are never removed.
     dates
-        Whether expiries at midnight are dates, which expire at 08:00 UTC; they are unless False.
+        Whether an expiry at midnight is a date, with the expiry at 08:00 UTC. Default True.
     interest_rate
-        Continuous rate [1/year] at which premiums are discounted; None takes the chain's column
-        ``interest_rate``, and else 0.
+        Continuous rate [1/year] at which premiums are discounted; None uses the chain's column
+        ``interest_rate``, or 0 without one.
 
     Returns
     -------
     DataFrame
         The remaining rows, in their columns and order, with ``year_fraction`` [years] and ``status`` (int32):
         ``EXPIRY_TIME_ASSUMED`` (expiry was a date; 08:00 UTC), ``NEAR_EXPIRY``, ``ONE_SIDED`` (an ask without
-        a bid), ``DUPLICATE`` (another row has the same place: another contract, such as coin and USDC, which
-        is returned too, or the same one again, where the row with more open interest, a tighter quote and
-        a lower volatility is used). ``attrs["dropped"]`` counts removed rows, in this order: ``expired``,
-        ``strike``, ``iv_missing``, ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``,
-        ``crossed`` (bid above ask), ``no_time_value`` (the mark, or else the mid, is not strictly between
-        intrinsic and the forward of a call or the strike of a put), ``outlier``. ``attrs["omitted"]`` has
-        the open interest of live options that were removed for their volatility or price, which `exposure`
-        counts.
+        a bid), ``DUPLICATE`` (another row has the same expiry, strike and side: rows of several contracts,
+        such as coin and USDC, are all returned; of repeated rows of one contract only the best, by larger
+        open interest, then tighter quote, then lower volatility). ``attrs["dropped"]`` counts removed rows,
+        in this order: ``expired``, ``strike``, ``iv_missing``, ``iv_not_positive``, ``iv_too_high``,
+        ``underlying``, ``duplicate``, ``crossed`` (bid above ask), ``no_time_value`` (the mark, or else the
+        mid, is not strictly between intrinsic and the forward of a call or the strike of a put), ``outlier``.
+        ``attrs["omitted"]`` has the open interest of live options that were removed for their volatility or
+        price, which `exposure` counts.
 
     Raises
     ------
@@ -112,7 +113,7 @@ def clean(
     Warns
     -----
     DataNotice
-        Volatilities were missing and were computed from prices: how many of which.
+        Volatilities were missing and were computed from prices; states the number by kind of price.
 
     Examples
     --------
@@ -230,7 +231,7 @@ def _tests(iv_max: float, mad: float) -> dict[str, Callable[[PreparedChain], Any
 
 
 def _shared(chain: PreparedChain) -> Any:
-    """Return the status of options at the same place as another one."""
+    """Return the status of options that share their place (expiry, strike, side) with another one."""
     names = [name for name in places(chain.rows) if name in chain.labels]
     options = chain.rows[["strike", "side"]].assign(slice=chain.numbers(names))
     shared = options.duplicated(keep=False).to_numpy()
@@ -468,7 +469,7 @@ def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:
 
 @typed
 def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
-    """Find static arbitrage between the quotes of each expiry; nothing is dropped for it.
+    """Find static arbitrage between the quotes of each expiry; no quote is dropped.
 
     Parameters
     ----------

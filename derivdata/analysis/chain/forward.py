@@ -1,4 +1,4 @@
-"""Forward and basis of each expiry and contract of a chain, by the first applicable of five methods.
+"""Forward and basis of each expiry and contract of a chain, from the first of five methods that applies.
 
 Each method gives a table by expiry and contract, NaN if the chain lacks its inputs.
 """
@@ -184,7 +184,7 @@ def _underlying(evidence: Evidence) -> pd.DataFrame:
 
 
 def _delta(evidence: Evidence) -> pd.DataFrame:
-    """Return the forwards of expiries from the deltas and volatilities of their options."""
+    """Return the forward of each expiry, from the deltas and volatilities of its options."""
     options = evidence.options
     if "delta" not in options:
         return _undiscounted(pd.Series(np.nan, index=evidence.table.index))
@@ -475,7 +475,7 @@ def forwards(
         put on strike, over at least five strikes, and rejects values outside (0.5, 1.05).
     interest_rate
         Continuous rate [1/year] at which premiums are discounted, ``exp(-rate · T)``, instead of `discount`.
-        None uses the chain's column ``interest_rate`` (Binance publishes one), and else 0.
+        None uses the chain's column ``interest_rate`` (Binance publishes one), or 0 without one.
     at
         Timestamp of the quotes if the chain does not have ``time``.
 
@@ -507,15 +507,15 @@ def forwards(
 
 @typed
 def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
-    """Compute the basis curve that the options imply.
+    """Compute the basis curve that is implied by option forwards.
 
     Parameters
     ----------
     forward
         Result of `forwards`.
     spot
-        Spot [USD], a number or a DataArray over the dims of the chains. None gives NaN for results that need
-        it.
+        Spot [USD], a number or a DataArray over the dims of the chains. With None, results that depend on
+        spot are NaN.
 
     Returns
     -------
@@ -526,7 +526,7 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
 
     Notes
     -----
-    A forward that is only spot (status ``FORWARD_IS_SPOT``) has no basis: it counts as missing.
+    A forward that is spot itself (status ``FORWARD_IS_SPOT``) does not give a basis and counts as missing.
     """
     require_variables(forward, "forward", ("forward", "forward_status", "year_fraction"), dims=("expiry",))
     if not forward.sizes["expiry"]:

@@ -213,14 +213,14 @@ def executable(
         Quotes of the futures: columns ``expiry``, ``bid_usd``, ``ask_usd`` (and ``symbol``, ``exchange`` if
         they differ), for parity. Without it there are no rows of kind ``"parity"``.
     fee_rate, fee_cap
-        Fee of an option [fraction of the forward], at most `fee_cap` of its price. None: the taker fee of the
-        chain's venue in ``dd.venues.facts``, and else Deribit's fees (0.03 %, capped at 12.5 %); the column
-        ``fees_of`` names the venue.
+        Fee of an option [fraction of the forward], at most `fee_cap` of its price. None uses the taker fee of
+        the chain's venue in ``dd.venues.facts``, or Deribit's fees if there is none (0.03 %, capped at 12.5
+        %). The column ``fees_of`` names the venue.
     future_fee_rate
         Fee of a future [fraction of its value]; None as above (Deribit: 0.05 %).
     interest_rate
         Continuous rate [1/year] at which cash is lent and borrowed until expiry; None uses the chain's column
-        ``interest_rate`` (Binance publishes one), and else 0.
+        ``interest_rate`` (Binance publishes one), or 0 without one.
     at
         Timestamp of the quotes if the chain does not have ``time``.
 
@@ -248,7 +248,7 @@ def executable(
     Raises
     ------
     ValueError
-        No bid and ask; prices in another unit than their name; a negative fee.
+        Bid or ask is missing; prices are not in the unit of their column name; a fee is negative.
 
     Notes
     -----

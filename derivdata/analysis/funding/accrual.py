@@ -110,8 +110,8 @@ def cumulative(
     compound
         Settlements only: every payment is added to the position.
     gaps
-        ``"nan"``: unknown from the first gap on. ``"skip"``: gaps are omitted, and `missing_hours` is their
-        length.
+        ``"nan"``: results are NaN from the first gap on. ``"skip"``: gaps are omitted, and ``missing_hours``
+        is their length.
     max_gap
         Samples only: maximum validity of a rate if samples are missing; by default two steps.
     step
@@ -125,15 +125,15 @@ def cumulative(
     Dataset, the panel's dims
         ``funding_bps`` [bps of notional, longs pay when positive], ``covered_hours``, ``missing_hours``,
         since the series' first value; NaN before it. Settlements stamped up to a minute past a whole hour
-        count at that hour. A sampled row includes the hours that it holds (the stamp is the start of its
-        bucket), a settled one its own payment. A constant 1 bps/8h over 30 days ends at 90 bps for every step
-        and interval.
+        count at that hour. A sampled row includes the hours for which its rate is valid (its timestamp is the
+        start of its bucket), and a settled row its own payment. A constant 1 bps/8h over 30 days ends at 90
+        bps for every step and interval.
 
     Raises
     ------
     TypeError, ValueError
-        The unit or the kind is missing; an argument belongs to the other kind; settlements cover more hours
-        than have passed.
+        The unit or the kind is missing; an argument is for the other kind; settlements cover more hours than
+        have passed.
 
     Notes
     -----

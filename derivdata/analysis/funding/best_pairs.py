@@ -75,12 +75,12 @@ def best_pair(
         that hourly and eight-hourly venues can be compared; the filters apply at each of these times, not
         only at the payment.
     oi_usd, min_oi_usd
-        Open interest [USD] over the panel's labels as it was known at each time, and the least of it that a
-        venue needs; unknown open interest is not enough.
+        Open interest [USD] over the panel's labels as it was known at each time, and its minimum. A venue
+        below the minimum or without open interest is excluded.
     age_hours, max_age
-        Age of each rate [h], as `derivdata.analysis.align` returns it, and the oldest that counts.
+        Age of each rate [h], as returned by `derivdata.analysis.align`, and the maximum age.
     tradable
-        Venues, or a boolean DataArray over dims of the panel: where a position can be opened.
+        Venues on which a position can be opened, or a boolean mask over dims of the panel.
     prices
         Mark prices [USD] over the panel's labels. A venue whose price differs from the median of its symbol
         by a factor over 1.05 is excluded at that time: another coin under the same ticker, or a squeeze in
@@ -94,10 +94,11 @@ def best_pair(
     -------
     Dataset, the panel's dims without ``exchange``
         Settlements up to a minute after a whole hour count at that hour. ``long`` and ``short`` (venue, empty
-        text without a pair), ``spread_bps_8h``, ``venues`` (number after NaN and the filters). With `fee_bps`
-        also ``net_bps_8h``, the spread minus the fees per 8 hours of the holding time, negative if the spread
-        does not cover them. With fewer than two venues the pair is empty and the spread NaN; if all rates are
-        equal the pair is empty, the spread 0 and the net NaN. Ties are broken alphabetically.
+        text without a pair), ``spread_bps_8h``, ``venues`` (number of venues with a rate that pass the
+        filters). With `fee_bps` also ``net_bps_8h``, the spread minus the fees per 8 hours of the holding
+        time, negative if the spread does not cover them. With fewer than two venues the pair is empty and the
+        spread NaN; if all rates are equal the pair is empty, the spread 0 and the net NaN. Ties are broken
+        alphabetically.
 
     Raises
     ------
@@ -107,8 +108,8 @@ def best_pair(
 
     Notes
     -----
-    The pair at each time is selected with that time's rates. The later earnings of a pair are
-    `realised_carry` or `pick_record`, never the sum of these spreads, which belong to changing pairs.
+    The pair at each time is selected by the rates of that time. Do not sum these spreads, which belong to
+    changing pairs: `realised_carry` and `pick_record` compute the later earnings of a pair.
 
     Examples
     --------

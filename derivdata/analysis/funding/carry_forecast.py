@@ -291,10 +291,11 @@ def forecast_carry(
     overlap
         As in `cumulative`.
     apart
-        ``"raise"`` raises for prices of another coin under the same ticker: over a factor of 1.25 from the
-        other venues in the median, or of 2 at a tenth of the timestamps. If other symbols have no such
-        series, these series are omitted with a notice. ``"keep"`` uses them. Other prices more than 5 %
-        apart, as in a squeeze, before a listing or of a dated future, are used with a `DataNotice`.
+        How to handle a series that appears to be another coin with the same ticker, because it differs from
+        the other venues by a factor above 1.25 in the median, or above 2 at a tenth of the timestamps.
+        ``"raise"`` raises if every symbol has such a series, and otherwise omits these series with a notice.
+        ``"keep"`` uses them. Other prices more than 5 % apart, as in a squeeze, before a listing or of a
+        dated future, are used with a `DataNotice`.
 
     Returns
     -------

@@ -227,8 +227,8 @@ def infer_interval(
     panel
         Settled funding rates [bps/8h], dim ``time``, in memory or lazy (time is put into one chunk).
     candidates
-        Intervals that venues use: 1, 2, 3, 4, 6, 8, 12 and 24 hours by default. A gap counts as the interval
-        that it is within 5 % of.
+        Intervals that venues use: 1, 2, 3, 4, 6, 8, 12 and 24 hours by default. A gap within 5 % of one
+        counts as that interval.
     confirm
         Number of equal consecutive gaps that confirm an interval. A single gap of twice the interval is a
         missing settlement, not a change. Any other gap over half an interval is a late or early settlement.
@@ -239,9 +239,9 @@ def infer_interval(
     Returns
     -------
     Dataset, the panel's dims
-        ``interval_hours`` [h] at each settlement, as an archive assigns it, NaN without a settlement and if
-        gaps do not determine it; ``changed``, true at the first settlement of a new interval; ``missing``,
-        number of missing settlements directly before this one.
+        ``interval_hours`` [h] at each settlement, as an archive assigns it, NaN without a settlement or if
+        the gaps do not determine it; ``changed``, true at the first settlement of a new interval;
+        ``missing``, number of missing settlements directly before this one.
 
     Raises
     ------
@@ -292,7 +292,7 @@ def _infer(
 
         # 1. Without backdating, an interval applies from the gap that confirms it.
         if not backdate:
-            current, first = _believed(gaps, candidates, confirm)
+            current, first = _confirmed(gaps, candidates, confirm)
             multiples = _multiples(gaps, current)
             interval[series][rows[1:]] = np.where(multiples > 0, current, np.nan)
             interval[series][rows[0]] = current[0]
@@ -326,8 +326,8 @@ def _snapped(gaps: Floats, candidates: Floats) -> Floats:
     return np.where(np.abs(gaps - nearest) <= _TOLERANCE * nearest, nearest, gaps)
 
 
-def _believed(gaps: Floats, candidates: Floats, confirm: int) -> tuple[Floats, Bools]:
-    """Return the interval known at each gap so far, and whether it differs from the previous one."""
+def _confirmed(gaps: Floats, candidates: Floats, confirm: int) -> tuple[Floats, Bools]:
+    """Return the interval that is confirmed up to each gap, and whether it differs from the previous one."""
     snapped = _snapped(gaps, candidates)
     starts = np.flatnonzero(np.append(True, snapped[1:] != snapped[:-1]))
     lengths = np.diff(np.append(starts, gaps.size))
@@ -366,7 +366,7 @@ def next_settlements(
     symbols: Sequence[str] | None = None,
     venues: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the next funding payment of each venue and symbol, and its basis.
+    """Return the time of the next funding payment of each venue and symbol, and the source of this time.
 
     Parameters
     ----------
@@ -375,7 +375,8 @@ def next_settlements(
     at
         Reference time: a payment at it counts as made.
     symbols, venues
-        Also pairs of these without payments in the table; by default only pairs in the table.
+        Names whose pairs are listed even without payments in the table. By default only pairs in the table
+        are listed.
 
     Returns
     -------
@@ -384,14 +385,14 @@ def next_settlements(
         ``hours_until``, ``interval_hours``, ``last_time``, ``missed`` and ``basis``:
 
         - ``payments``: counted on from the last payment by its interval;
-        - ``overdue``: so too, but ``missed`` payments that were due by `at`, the first of them more than a
-          minute before, are not in the table: it may be incomplete, the interval another one or the contract
-          delisted;
+        - ``overdue``: the same, but the table lacks ``missed`` payments that were due by `at`, the first of
+          them more than a minute before. The table may be incomplete, the interval may have changed, or the
+          contract may be delisted;
         - ``facts``: no payment is in the table; the interval comes from ``dd.venues.facts()``, counted from
           00:00 UTC, which is assumed;
-        - ``unknown``: neither; ``time`` is missing.
+        - ``unknown``: neither payments nor an interval; ``time`` is missing.
 
-        That the interval stays as it was is assumed in every row: venues shorten it under stress.
+        Every row assumes that the interval does not change, although venues shorten it under stress.
 
     Raises
     ------

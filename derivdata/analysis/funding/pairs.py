@@ -148,7 +148,7 @@ BORROWED = "borrowed"
 
 @typed
 def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
-    """Add spot to a panel of funding rates, as venues whose legs are coins instead of contracts.
+    """Add the venues ``"spot"`` and ``"borrowed"``, whose legs are coins, to a panel of funding rates.
 
     Parameters
     ----------
@@ -160,10 +160,11 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
     Returns
     -------
     DataArray, dims of the panel
-        Its venues and ``"spot"``, at 0 at the times of the symbol's venue with the most rates: for long legs.
-        With `borrow_apr` also ``"borrowed"``, at minus its rate, which the short pays: for short legs. Pairs
-        such as ``("spot", "binance")`` then work in ``forecast_carry`` and the other functions of pairs; a
-        spot trade has a separate fee in ``fee_bps``, and its price comes from ``dd.prices.spot``.
+        Its venues and ``"spot"`` for long legs, with rate 0 at the times of the symbol's venue with the most
+        rates. With `borrow_apr` also ``"borrowed"`` for short legs, with the negative of that rate, which the
+        short leg pays. Pairs such as ``("spot", "binance")`` then work in ``forecast_carry`` and the other
+        functions of pairs; a spot trade has a separate fee in ``fee_bps``, and its price comes from
+        ``dd.prices.spot``.
 
     Raises
     ------
@@ -235,17 +236,18 @@ def realised_carry(
     long, short
         Venues of the two legs, of equal notional.
     start, end
-        Instants. A settlement at the start itself is not earned, one at the end is. A settlement stamped
-        up to a minute past a whole hour counts at that hour.
+        Times. A settlement at `start` is not earned, and one at `end` is. A settlement stamped up to a minute
+        past a whole hour counts at that hour.
     fee_bps
-        Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four.
+        Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four
+        trades.
     min_cover
         Minimum fraction of the expected hours that a leg's settlements must cover, above 0 and at most 1.
     overlap
         As in `cumulative`.
     contracts, prices, leg_usd
-        With `prices`, marks [USD] over ``symbol``, ``exchange`` and ``time``, the price P&L too, of legs of
-        `leg_usd` [USD] with the same number of coins. `contracts` are as in
+        `prices` are marks [USD] over ``symbol``, ``exchange`` and ``time``; with them the result includes the
+        price P&L of legs of `leg_usd` [USD] with the same number of coins. `contracts` are as in
         `derivdata.analysis.backtest.carry`: ``{"bitmex": "inverse"}``. The marks are the newest at the start,
         the end and each payment, no older than their usual step.
 
@@ -353,7 +355,7 @@ def _settled_in_coin(
 
 @typed
 def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "depth_bps") -> xr.DataArray:
-    """Estimate the mean distance from mid at which an order fills, from the depth of the book.
+    """Estimate the mean distance from the mid price at which an order is filled, from the depth of the book.
 
     Parameters
     ----------

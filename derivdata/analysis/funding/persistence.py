@@ -329,7 +329,7 @@ def half_life(
         first-order autoregression by least squares over adjacent values, which treats noise as fast mean
         reversion; without an interval.
     level
-        Nominal coverage of the interval of components; None computes none.
+        Nominal coverage of the interval of components; None omits the interval.
     resamples, rng
         Simulated series per grid point of the bootstrap, and the start of its random numbers (SPEC 7: a seed,
         a Generator, or None for a different start each time). Every series starts there, so that results
@@ -352,7 +352,7 @@ def half_life(
     Raises
     ------
     TypeError, ValueError
-        The unit or the kind is missing; `method` or `level` are unknown.
+        The unit or the kind is missing; `method` is unknown or `level` is out of range.
 
     Notes
     -----
@@ -528,7 +528,7 @@ def breakeven(
     size_usd: float | None = None,
     overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
-    """Compute the holding time from the panel's end on after which a pair has paid its cost.
+    """Compute the holding time after which the carry of a pair has paid its cost, from the end of the panel.
 
     Parameters
     ----------
@@ -537,13 +537,14 @@ def breakeven(
     long, short
         Venues of the two legs, of equal notional.
     fee_bps
-        Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four.
+        Fee of one trade [bps of the notional traded], one number or a mapping by venue. A pair makes four
+        trades.
     period
         Length of the periods over which history is summed; at least every venue's interval.
     depth_usd, size_usd
         Order-book depth [USD] with dims ``exchange``, ``side`` (bid, ask) and ``depth_bps`` (see
-        `slippage_bps`), and notional of one leg [USD]: adds the slippage of the four trades. Both or
-        neither.
+        `slippage_bps`), and notional of one leg [USD]. Together they add the slippage of the four trades;
+        pass both or neither.
     overlap
         As in `cumulative`.
 
@@ -562,7 +563,8 @@ def breakeven(
     Raises
     ------
     TypeError, ValueError
-        As `cumulative`; a venue is not in the panel or has no fee; depth and size do not come together.
+        As `cumulative`; a venue is not in the panel or has no fee; only one of `depth_usd` and `size_usd` is
+        given.
 
     Notes
     -----

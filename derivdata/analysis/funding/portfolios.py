@@ -74,26 +74,26 @@ def portfolio(
     max_venue_share
         Maximum fraction of the capital as collateral on one venue, which is lost if the venue fails.
     max_liquidation
-        Largest probability that any account is liquidated within a week.
+        Maximum probability that any one account is liquidated within a week.
     transfer_every
         Time until collateral can be transferred, during which an account must cover price moves itself.
     maintenance
-        Part of the legs' notional below which a venue liquidates an account, one number or by venue. Or tiers
-        by size, the table of ``dd.venues.margin_tiers()``: each venue then has the highest rate of its
-        symbols for a leg of `max_leg_usd`, without it of `capital` times `max_leverage`. Contracts without a
-        tier have 0.01, and legs larger than the last tier have its rate, with a `DataNotice`.
+        Fraction of the legs' notional below which a venue liquidates an account, one number or by venue. Or
+        the table ``dd.venues.margin_tiers()`` of tiers by size: each venue then has the highest rate of its
+        symbols for a leg of `max_leg_usd`, or of `capital` times `max_leverage` without one. Contracts
+        without a tier have 0.01, and legs larger than the last tier have its rate, with a `DataNotice`.
     haircut
-        Part of the collateral that a venue does not count, as of coins in place of USD.
+        Fraction of the collateral that a venue does not count, for example of coins instead of USD.
     max_leverage
-        Largest notional over counted collateral of an account, the venue's initial margin.
+        Maximum notional over counted collateral of an account, from the venue's initial margin.
     max_leg_usd
-        Largest notional of one pair's leg [USD], as by the depth of its books; None: no limit.
+        Maximum notional of one pair's leg [USD], for example from the depth of its books; None for no limit.
     risk_aversion
         The objective is the mean outcome minus ``risk_aversion / 2`` times its variance over the capital: 1
         is the growth of the capital (Kelly), 2 half its size if no limit binds.
     start
-        Sizes at every time of the forecasts from here on, starting without positions: existing positions pay
-        no cost again. None: only the last time.
+        Compute sizes at every forecast time from this one on, starting without positions; existing positions
+        do not pay their cost again. None computes the last time only.
     apart
         As in `forecast_carry`, for `prices`.
 

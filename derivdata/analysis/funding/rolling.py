@@ -228,20 +228,20 @@ def zscore(
         Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk). Settlements
         stamped up to a minute past a whole hour count at that hour.
     window, rows
-        Length of the window, such as ``"7d"``, whole steps of the panel; or its rows, at least 2.
+        Length of the window: a time such as ``"7d"``, a whole number of the panel's steps, or a number of
+        rows of at least 2.
     lag_rows
-        Rows between a value and the end of its window. 1 (default): the window ends on the row before, so
-        that the value does not soften its own score. 0 includes the value.
+        Rows between a value and the end of its window. With 1 (default) the window ends on the row before, so
+        that the value does not reduce its own score. 0 includes the value.
     robust
         Median and 1.4826 × median absolute deviation in place of mean and standard deviation (n − 1).
     min_rows
-        Values that a window needs, by default half of its rows, at least 2.
+        Minimum number of values in a window; by default half of its rows, but at least 2.
 
     Returns
     -------
     DataArray, the panel's dims
-        NaN where the value is, where the window has too few values, and where these do not move
-        (deviation < 1e-9).
+        NaN where the value is NaN, and where the window has too few values or is constant (deviation < 1e-9).
 
     Raises
     ------

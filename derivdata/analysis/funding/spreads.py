@@ -35,20 +35,21 @@ from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
 @typed
 def spread(panel: Panel, long: str | None = None, short: str | None = None) -> xr.DataArray:
-    """Return the rate that a position earns, long on one venue and short on another.
+    """Compute the rate earned by a position that is long on one venue and short on another.
 
     Parameters
     ----------
     panel
         Funding rates [bps/8h] with dim ``exchange``, in memory or lazy.
     long, short
-        Venues; without both, every ordered pair, as many times larger as there are venues.
+        Venues of the legs. Without both, the result has every ordered pair, and is larger than the panel by
+        the number of venues.
 
     Returns
     -------
     DataArray, the panel's dims without ``exchange``, of all pairs with ``(long, short)`` in its place
-        ``rate(short) − rate(long)`` [bps/8h of one leg's notional], positive where the position is paid.
-        NaN where either venue is; antisymmetric in the pair.
+        ``rate(short) − rate(long)`` [bps/8h of one leg's notional], positive where the position is paid. NaN
+        where either rate is NaN; antisymmetric in the pair.
 
     Raises
     ------
@@ -57,9 +58,9 @@ def spread(panel: Panel, long: str | None = None, short: str | None = None) -> x
 
     Notes
     -----
-    Two settled rates of unequal interval at one time cover unequal spans, and if only one venue settles there
-    is no difference: use `realised_carry` and `forecast_carry` for such pairs. Settlements up to a minute
-    after a whole hour count at that hour.
+    Two settled rates with different intervals cover different spans, and at a time when only one venue
+    settles the spread is NaN. Use `realised_carry` and `forecast_carry` for such pairs. Settlements up to a
+    minute after a whole hour count at that hour.
 
     Examples
     --------
@@ -152,7 +153,7 @@ def comovement(
     max_filled: float = 0.2,
     overlap: Literal["raise", "nan"] = "raise",
 ) -> xr.Dataset:
-    """Correlate the venues' funding, summed over periods that do not overlap.
+    """Correlate the funding of venues, summed over periods that do not overlap.
 
     Parameters
     ----------
@@ -168,8 +169,8 @@ def comovement(
     min_periods
         Periods that a pair must share.
     age_hours
-        Samples only: age of each rate, as `derivdata.analysis.align` returns it. A rate older than a step
-        is a filled one.
+        Samples only: age of each rate [h], as returned by `derivdata.analysis.align`. A rate older than one
+        step counts as filled.
     max_filled
         Share of filled hours above which a venue is excluded, because carried rates correlate by
         construction.
@@ -300,7 +301,8 @@ def oi_weighted(panel: Panel, oi_usd: Panel, *, min_cover: float = 0.5) -> xr.Da
     Raises
     ------
     TypeError, ValueError
-        A unit is different or missing; times or symbols differ; `min_cover` is not a fraction.
+        A unit is different or missing; `oi_usd` has other dims, times or symbols than the panel; `min_cover`
+        is not a fraction.
     """
     panel = require_rate(panel, "exchange")
     oi_usd = require(oi_usd, "exchange", units=USD_UNIT, name="oi_usd")
@@ -341,7 +343,7 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
     top
         Number of symbols.
     lag_rows
-        Delay in rows after which open interest is known. 0 uses the row itself.
+        Number of rows after which open interest is known; 0 uses the row itself.
 
     Returns
     -------
@@ -356,7 +358,7 @@ def universe(oi_usd: Panel, top: int, *, lag_rows: int = 1) -> xr.DataArray:
 
     Notes
     -----
-    Choosing by today's list puts only survivors into the past. Give every symbol that was ever listed.
+    A list of today's symbols has survivorship bias: pass every symbol that was ever listed.
     """
     oi_usd = require(oi_usd, "symbol", "time", units=USD_UNIT, name="oi_usd")
     hours(oi_usd, name="oi_usd")

@@ -3,7 +3,7 @@
 A position is a table with a row per leg:
 
 - ``side``: ``"call"``, ``"put"``, ``"future"``, ``"perpetual"`` or ``"spot"``
-- ``quantity``: coins of the underlying, negative is short; of an inverse future or perpetual USD
+- ``quantity``: coins of the underlying, or USD of an inverse contract; negative for short
 - ``expiry``: of options and futures
 - ``strike`` [USD]: of options
 - ``price`` [USD], optional: the entry price of a future or perpetual; without it the price of the
@@ -76,7 +76,7 @@ def attribution(
     delivery: pd.DataFrame | Mapping[Any, Any] | None = None,
     contract: str | None = None,
 ) -> xr.Dataset:
-    """Attribute the P&L of a position between two surfaces to the moves of time, forwards and volatility.
+    """Attribute the P&L of a position between two surfaces to time, forwards and volatility.
 
     Parameters
     ----------
@@ -85,21 +85,21 @@ def attribution(
     before, after
         Two surfaces of one underlying as in `derivdata.analysis.position.greeks`, at different times.
     method
-        ``"greeks"``: each greek times its move, with a residual that grows with the moves;
-        ``"revaluation"``: one move after the other, each by revaluation, with none.
+        ``"greeks"``: each greek times its move, with a residual that grows with the moves; ``"revaluation"``:
+        one move after the other, each by revaluation, without a residual.
     spot
         Spot at both times [USD]. With it the moves of the forwards are divided: the part due to spot is
         ``delta`` (``spot``), the rest (rates, basis) is ``rho`` (``basis``), 0 without it.
     interest_rate, clock
-        As in `derivdata.analysis.position.greeks`; with a clock ``theta`` is for the hours and events that
-        have passed, and only what volatility moved beyond that is vega.
+        As in `derivdata.analysis.position.greeks`. With a clock, ``theta`` has the effect of the hours and
+        events that have passed, and vega only that of further moves of volatility.
     delivery
         Prices at which legs that expire in between are settled: the table ``delivery_prices``
         (`derivdata.delivery.prices`) with rows of the surface's symbol and venue, or a mapping from
         expiries to prices [USD]. Without it these legs are NaN.
     contract
-        Deliveries to use, such as ``"option:USD"``, if contracts of one expiry differ. By default deliveries
-        of options for options and of futures for futures, or else of an index.
+        Deliveries to use, such as ``"option:USD"``, if contracts of one expiry differ. By default those of
+        options for options and of futures for futures, or those of an index if there are none.
 
     Returns
     -------
@@ -318,11 +318,12 @@ def scenarios(
         As in `derivdata.analysis.position.greeks`; with a clock `elapsed` removes the variance of its hours
         and events, so that volatilities change with time.
     spot_change
-        Moves of the underlying [fraction]: −0.1 is down 10 %; all forwards move in proportion.
+        Moves of the underlying [fraction]: −0.1 is a fall of 10 %. All forwards move in proportion.
     vol_change
-        Added to every volatility [1/√year]: 0.05 is up five points.
+        Change of every volatility [1/√year]: 0.05 adds five points.
     elapsed
-        Time that passes, ``"1d"`` or several such; forwards stay, expiries come nearer.
+        Times that pass, ``"1d"`` or a list of them. Forwards stay the same, and times to expiry become
+        shorter.
     sticky
         Move of the smile of each expiry: ``"strike"``, an option keeps its volatility; ``"delta"``, an option
         gets the volatility of the strike that now has its new forward delta. A number is a skew-stickiness

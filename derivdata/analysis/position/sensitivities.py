@@ -377,7 +377,7 @@ def greeks(
     Parameters
     ----------
     legs
-        The position, as the module describes it.
+        The position, a table in the format of `derivdata.analysis.position`.
     surface
         A fit with coordinate ``forward`` and timestamps along ``expiry``, from
         `derivdata.analysis.surface.from_chain`; leading dims (a history) are preserved.
@@ -393,17 +393,18 @@ def greeks(
     Returns
     -------
     Dataset over ``currency``, the surface's leading dims and ``leg``
-        ``value`` and each greek times the quantity, natural units in ``attrs``: nothing per 1 % or per day.
-        ``delta`` is ``∂value/∂F``: that in USD is the number of coins to sell against the position; that in
-        coin times ``forward`` is the premium-adjusted one. ``forward`` [USD], ``iv`` [1/√year],
-        ``year_fraction`` [years] and ``status`` have no currency. The sum of the position is
-        ``.sum("leg", skipna=False)``: NaN where an option has no volatility. ``iv`` is NaN of other legs,
-        ``year_fraction`` of legs that do not expire.
+        ``value`` and each greek times the quantity, as plain derivatives with their units in ``attrs`` (vega
+        per 1.00 of volatility, theta per year). ``delta`` is ``∂value/∂F``: in USD it is the number of coins
+        to sell as a hedge, and in coin times ``forward`` it is the premium-adjusted delta. ``forward`` [USD],
+        ``iv`` [1/√year], ``year_fraction`` [years] and ``status`` have no currency. Use ``.sum("leg",
+        skipna=False)`` for the position: NaN if an option has no volatility. ``iv`` is NaN for legs that are
+        not options, and ``year_fraction`` for legs that do not expire.
 
     Raises
     ------
     ValueError
-        No greek, delta conventions (``d1``, ``d2``), a leg that cannot be, a surface without forwards.
+        `which` is empty or has ``d1`` or ``d2``, which do not add up; a leg is impossible; the surface has no
+        forwards.
 
     Examples
     --------
@@ -485,9 +486,9 @@ def vega_buckets(
     Returns
     -------
     Dataset
-        ``vega`` [currency per 1.00 of volatility] over ``currency``, ``expiry`` and ``call_delta``: how the
-        position's value changes with the volatility around one delta of one expiry. The vega of a leg is
-        split between the two deltas around it; beyond the ends it is that of the last delta. A leg between
+        ``vega`` [currency per 1.00 of volatility] over ``currency``, ``expiry`` and ``call_delta``: the
+        change of the position's value with the volatility around one delta of one expiry. The vega of a leg
+        is split between the two deltas around it; beyond the ends it is that of the last delta. A leg between
         two expiries counts for both, by ``s σᵢ Tᵢ/(σ T)`` with the share s that the expiry has in its total
         variance. ``total`` over ``currency`` is the position's vega; the buckets of legs at listed expiries
         add up to it.

@@ -2,9 +2,9 @@
 
 `evaluate` defines the format of a fit. Total variance is ``w = iv² T``, log-moneyness ``k = ln(K/F)``.
 
-`fit` fits each slice separately, by the model that its number of strikes allows. In order: svi (5 different
-strikes), ssvi (3), a line between two quotes, flat (1). The line is constant beyond its lower end, as the
-rules of extrapolation require. It is a raw SVI slice: ``σ = 0``, ``|ρ| = 1``.
+`fit` fits each slice separately, by the best model that its number of different strikes allows: SVI (5), SSVI
+(3), a line between two quotes (2), or flat (1). The line is constant beyond its lower end, as the rules of
+extrapolation require. It is a raw SVI slice: ``σ = 0``, ``|ρ| = 1``.
 """
 
 from __future__ import annotations
@@ -220,9 +220,9 @@ def fit(
 ) -> xr.Dataset:
     """Fit raw SVI smiles to the quotes of all slices in one call, each slice separately.
 
-    Slices may have butterflies, which are flagged: `derivdata.analysis.surface.fit` excludes them, also for a
-    single expiry. A slice needs 5 different strikes. With fewer it uses a simpler model: an SSVI slice (3), a
-    line through two quotes, flat; its status shows this and ``method`` names the model.
+    Slices may have butterfly arbitrage, which is flagged; `derivdata.analysis.surface.fit` excludes it, also
+    for a single expiry. A slice with fewer than 5 different strikes uses a simpler model: SSVI (3), a line
+    through two quotes, or flat. Its status flags this, and ``method`` names the model.
 
     Parameters
     ----------
@@ -233,8 +233,8 @@ def fit(
     year_fraction
         Time to expiry [years], over the slices' dims.
     dim
-        The dim of the quotes of one slice, the last one of bare arrays. Bare arrays of two dims get the
-        dim ``slice``, of more ``slice_0``, ``slice_1``, ….
+        Dim of the quotes of one slice, which is the last dim of bare arrays. The other dims of bare arrays
+        are named ``slice``, or ``slice_0``, ``slice_1``, … if there are several.
     weights
         Weights of the squared residuals of volatility, or an array such as ``1 / (ask_iv - bid_iv) ** 2``. A
         weight of 0 or NaN drops a quote. None is ``"vega"``; for slices with bid and ask it is one over the
@@ -245,17 +245,17 @@ def fit(
         - ``"equal"``: 1, so that each far strike counts as much as one at the money.
         - ``"variance"``: residuals are errors of total variance.
     iv_bid, iv_ask
-        Volatilities of bid and ask, shaped like `iv`; NaN if missing. Only the distance outside them counts:
-        a fit between all bids and asks has no loss.
+        Volatilities of bid and ask, shaped like `iv`; NaN if missing. Only the distance outside bid and ask
+        counts, so a fit between all bids and asks has no loss.
     forward
         Forward of each slice, returned as a coordinate.
 
     Returns
     -------
     Dataset over the slices' dims, as `derivdata.analysis.smile.evaluate` describes it
-        NaN and a reason in ``status`` where a slice cannot be fitted; ``OFF_QUOTES`` where it misses its
-        quotes in one direction, as a concave smile's, whose shape no slice has. Lazy if the input is; `dim`
-        is then made one chunk.
+        NaN with a reason in ``status`` for a slice that cannot be fitted; ``OFF_QUOTES`` if the fit misses
+        its quotes in one direction, as for a concave smile, which no slice can follow. Lazy if the input is;
+        `dim` is then put into one chunk.
 
     Raises
     ------
@@ -263,7 +263,7 @@ def fit(
         An unknown weighting; a missing dim; volatilities whose median is above 15, which must be in percent
         (lazy input is not checked).
     TypeError
-        A bare array next to labelled ones whose dims are not plain from theirs.
+        The dims of a bare array do not follow from those of the labelled ones.
 
     Notes
     -----

@@ -101,13 +101,13 @@ def from_essvi(
     Parameters
     ----------
     theta, rho, psi
-        Total variance at the money, correlation, and ``ψ = θφ`` of each expiry, with dim ``expiry``; bare
-        1-D arrays get it. Nothing is checked: see `derivdata.analysis.surface.calendar_check` and
-        `derivdata.analysis.smile.butterfly_check`.
+        Total variance at the money, correlation, and ``ψ = θφ`` of each expiry, with dim ``expiry``; bare 1-D
+        arrays are labelled with it. They are not checked for arbitrage: see
+        `derivdata.analysis.surface.calendar_check` and `derivdata.analysis.smile.butterfly_check`.
     year_fraction
         Time to expiry [years].
     k_min, k_max
-        Range of log-moneyness that counts as data; by default everything does.
+        Log-moneyness range of the quotes, beyond which values are extrapolated; unlimited by default.
     forward
         Forward of each expiry, returned as a coordinate.
 

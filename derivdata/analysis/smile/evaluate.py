@@ -120,9 +120,9 @@ def from_raw(
     year_fraction
         Time to expiry [years].
     k_min, k_max
-        Range that counts as data. By default it is unlimited, so no value is extrapolated.
+        Log-moneyness range of the quotes, beyond which values are extrapolated; unlimited by default.
     forward
-        Forward per slice, returned as a coordinate.
+        Forward of each slice, returned as a coordinate.
     """
     arrays = [xr.DataArray(x) for x in (*raw, year_fraction, k_min, k_max)]
     try:
@@ -141,7 +141,7 @@ def from_raw(
 def total_variance(
     fit: xr.Dataset, log_moneyness: Numbers, *, derivative: int = 0, extrapolate: bool = False
 ) -> xr.DataArray:
-    """Evaluate the total variance ``w(k) = iv² T`` of every slice of a fit, or a derivative in k.
+    """Evaluate the total variance ``w(k) = iv² T`` of every slice of a fit, or a derivative by k.
 
     Parameters
     ----------
@@ -153,12 +153,12 @@ def total_variance(
     derivative
         0, 1 or 2.
     extrapolate
-        Whether to evaluate outside ``[k_min, k_max]`` of the data. If not, those points are NaN.
+        Whether to evaluate outside the quotes, ``[k_min, k_max]``. If False, those points are NaN.
 
     Returns
     -------
     DataArray over the slices' dims, then those of `log_moneyness`
-        NaN for slices that have no fit. Lazy if the fit or `log_moneyness` is.
+        NaN for slices without a fit. Lazy if the fit or `log_moneyness` is.
 
     Raises
     ------
@@ -212,8 +212,8 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
     -------
     Dataset over the slices' dims
         ``min_g`` and ``argmin_k``, the minimum of Durrleman's g and its k; ``g_left`` and ``g_right``, its
-        limits for ``k → ∓∞``; ``ok``, True where ``min_g ≥ −1e-10``, both limits are at least 0, least
-        total variance is positive and no wing is as steep as Lee's bound of 2. Without a fit: NaN and
+        limits for ``k → ∓∞``; ``ok``, True if ``min_g ≥ −1e-10``, both limits are at least 0, the minimum
+        total variance is positive and both wing slopes are below Lee's bound of 2. Without a fit: NaN and
         False. Lazy if the fit is.
 
     Notes

@@ -138,31 +138,31 @@ def convert(parameters: JumpWings, year_fraction: Numbers) -> Raw: ...
 
 @typed
 def convert(parameters: Raw | JumpWings, year_fraction: Numbers) -> JumpWings | Raw:
-    """Return the jump wings of raw parameters, or the raw parameters of jump wings.
+    """Convert raw parameters to jump wings, or jump wings to raw parameters.
 
     Parameters
     ----------
     parameters
-        Either form.
+        Raw parameters or jump wings.
     year_fraction
         Time to expiry [years].
 
     Returns
     -------
     JumpWings or Raw
-        The other form, over the shapes that the parts have together.
+        The other form, in the common shape of the parameters.
 
     Raises
     ------
     ValueError
-        Somewhere ``-p <= 2 psi <= c`` or ``v_min <= v`` does not hold: no smile has these jump wings.
-        Or the minimum variance is at the money: there ``psi`` is 0 and ``v`` is ``v_min`` for every sigma, so
-        that five jump wings do not determine the slice; the same where `v` exceeds `v_min` by so little that
-        rounding decides (2e-10 of `v`). On lazy input the error comes when the result is computed.
+        A set of jump wings violates ``-p <= 2 psi <= c`` or ``v_min <= v``, so no smile has it. Or the
+        minimum variance is at the money, where ``psi`` is 0 and ``v`` equals ``v_min`` for every sigma, so
+        that jump wings do not determine the slice; also if `v` exceeds `v_min` by less than rounding (2e-10
+        of `v`). Lazy input raises when the result is computed.
 
     Examples
     --------
-    The slice of Vogt that obeys every simple bound and is arbitrageable all the same:
+    The slice of Vogt, which satisfies every simple bound but has butterfly arbitrage:
 
     >>> vogt = dd.analysis.smile.svi.Raw(a=-0.0410, b=0.1331, rho=0.3060, m=0.3586, sigma=0.4153)
     >>> wings = dd.analysis.smile.svi.convert(vogt, 1.0)

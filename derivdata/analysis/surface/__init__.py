@@ -103,9 +103,9 @@ def from_chain(
         As in `fit`.
     weights
         As in `fit`, or ``"spread"``: one over the squared bid-ask spread in volatility, which needs a chain
-        with bid and ask prices. None is vega, divided by 1 plus the square of half the spread over 10 points
-        if there are bid and ask: a mark without a bid comes from the venue's model, and the far strikes of
-        short expiries have nothing else.
+        with bid and ask prices. None is vega, and with bid and ask vega divided by ``1 + (half spread / 10
+        volatility points)²``: a mark without a bid comes from the venue's model, and far strikes of short
+        expiries often have only such marks.
     loss
         ``"quote"``: the distance to the quoted volatility; if the chain has bid and ask prices, a volatility
         outside them counts as the nearer of the two, and bumps on the SVI slices then move the surface
@@ -113,10 +113,10 @@ def from_chain(
         distance outside bid and ask in half spreads, as with ``iv_bid`` and ``iv_ask`` of `fit`, which needs
         a chain with bid and ask prices, and no marks. An option without a bid is only bounded by its ask.
     at, given, spot
-        Instant of the quotes, forwards and spot, as in `derivdata.analysis.chain`.
+        Timestamp of the quotes, known forwards and spot, as in `derivdata.analysis.chain`.
     interest_rate
         Continuous rate [1/year] at which premiums are discounted; None uses the chain's column
-        ``interest_rate`` (Binance publishes one), and else 0.
+        ``interest_rate`` (Binance publishes one), or 0 without one.
 
     Returns
     -------
@@ -416,11 +416,11 @@ def history(
     tenors, points, delta, clock
         As in `constant_maturity`.
     horizon
-        Time that the index looks ahead.
+        Time to expiry of the index.
     method, weights, interest_rate
-        As in `from_chain`; ``method="essvi", weights="price"`` is some twenty times faster. Slices have no
-        bumps here, which take 0.1 seconds of processor time a chain and move points by about 0.05 volatility
-        points in the median.
+        As in `from_chain`; ``method="essvi", weights="price"`` is about twenty times faster. Slices are
+        fitted without bumps, which would take 0.1 seconds of processor time per chain and move points by a
+        median of about 0.05 volatility points.
 
     Returns
     -------

@@ -57,9 +57,10 @@ def iv(
     wings: bool = False,
     clock: Clock | None = None,
 ) -> xr.DataArray:
-    """Evaluate the implied volatility [per √year] anywhere on a surface; total variance is ``w = iv² T``.
+    """Evaluate the implied volatility [per √year] of a surface at any time to expiry and moneyness.
 
-    At the surface's own expiries `derivdata.analysis.smile.iv` gives the same without interpolation.
+    Total variance is ``w = iv² T``. At the surface's own expiries `derivdata.analysis.smile.iv` returns the
+    same values without interpolation.
 
     Parameters
     ----------
@@ -74,10 +75,10 @@ def iv(
         Beyond the last expiry: None gives NaN, ``"flat_vol"`` extends its variance per year at each k, in the
         clock's years with a clock. Before the first expiry it is always extended.
     wings
-        Whether to go on outside the log-moneyness of the quotes, whose ends are interpolated linearly in
-        T. If not, those points are NaN.
+        Whether to evaluate outside the log-moneyness of the quotes, whose ends are interpolated linearly in
+        T. If False, those points are NaN.
     clock
-        Growth of variance between expiries and before the first; None: linear. A number is the weight of an
+        Growth of variance between expiries and before the first; None is linear. A number is the weight of an
         hour of a weekend (Saturday 00:00 to Monday 00:00 UTC) relative to another, 0.5 on many days. Or a
         mapping with any of ``weekend_weight``; ``events``, a mapping from times to their addition to total
         variance; and ``averaging``, the length before expiry over which the venue averages its settlement
@@ -128,7 +129,7 @@ def at(
     extrapolate: Extrapolation | None = None,
     clock: Clock | None = None,
 ) -> xr.Dataset:
-    """Evaluate a surface at any expiry, listed or not: the forward, and an option's volatility and delta.
+    """Evaluate the forward, and the volatility and delta of options, at any expiry, listed or not.
 
     Parameters
     ----------
@@ -142,10 +143,10 @@ def at(
     tenor
         Time to expiry in place of `expiry`, such as ``"30d"``, or several (dim ``maturity``).
     strike, target_delta
-        Which options: by strike [USD], or by delta, positive of a call and negative of a put: a number, a
-        1-D array (dim ``strike`` or ``target_delta``) or a DataArray. None of both is at the forward.
+        The options, by strike [USD] or by delta (positive for calls, negative for puts): a number, a 1-D
+        array (dim ``strike`` or ``target_delta``) or a DataArray. Without both, the option at the forward.
     side
-        Side of the delta; None: the out-of-the-money option, or the sign of `target_delta`.
+        Side of the delta. None uses the out-of-the-money option, or the sign of `target_delta`.
     delta, interest_rate
         Convention of delta, as in `constant_maturity`.
     extrapolate, clock
@@ -343,12 +344,12 @@ def local_volatility(
     extrapolate: Extrapolation | None = None,
     clock: Clock | None = None,
 ) -> xr.Dataset:
-    """Compute the local volatility at which a diffusion has the prices of a surface.
+    """Compute the local volatility of a surface, with which a diffusion reproduces its prices.
 
     Parameters
     ----------
     surface, log_moneyness, year_fraction, extrapolate, clock
-        As in `iv`; k outside the quotes counts on the fitted wings. Events of a clock are jumps, without
+        As in `iv`; k outside the quotes uses the fitted wings. Events of a clock are jumps, which have no
         local variance.
 
     Returns

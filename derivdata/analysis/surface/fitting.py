@@ -166,7 +166,7 @@ def fit(
     forward: xr.DataArray | None = None,
     dim: str = "strike",
 ) -> xr.Dataset:
-    """Fit one volatility surface for every set of leading labels: venues, symbols, a history.
+    """Fit one volatility surface for each combination of leading labels, such as venue, symbol and time.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def fit(
         - ``"svi"``: five parameters per expiry. All expiries are fitted together, and the result is proved
           free of butterfly and calendar arbitrage.
         - ``"essvi"``: three parameters per expiry. All expiries are fitted together. The form itself excludes
-          both kinds of arbitrage, and the fit is some twenty times faster.
+          both kinds of arbitrage, and the fit is about twenty times faster.
         - ``"slices"``: `derivdata.analysis.smile.fit` on each expiry separately. Arbitrage is only reported.
     weights
         Weights of the squared residuals of volatility, or an array such as ``1/(ask_iv − bid_iv)²``. A weight

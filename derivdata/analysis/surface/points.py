@@ -86,7 +86,7 @@ def constant_maturity(
     extrapolate, clock
         As in `iv`.
     errors
-        Whether each point comes with its standard error, of a surface that was fitted to quotes.
+        Whether to add the standard error of each point, for a surface fitted to quotes.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def constant_maturity(
     Raises
     ------
     ValueError
-        Unknown point, tenor, delta, atm or extrapolation; a clock as in `iv`.
+        An unknown point, tenor, `delta`, `atm` or `extrapolate`; an invalid clock, as in `iv`.
 
     Examples
     --------
@@ -342,7 +342,7 @@ _FARTHEST = 100.0  # log-moneyness
 
 @typed
 def calendar_check(surface: xr.Dataset) -> xr.Dataset:
-    """Check each expiry for calendar arbitrage against the one before it.
+    """Check each expiry for calendar arbitrage against the previous one.
 
     Parameters
     ----------
@@ -426,7 +426,7 @@ def forward_variance(
     near, far
         Times to expiry [years]: numbers, 1-D arrays of one length (dim ``maturity``) or DataArrays.
     log_moneyness
-        Where, at both times.
+        Log-moneyness at which both variances are evaluated.
 
     Returns
     -------
