@@ -11,7 +11,7 @@
     │   ├── NotFound        404: unknown symbol, venue or path
     │   ├── RateLimited     429
     │   ├── ServerError     5xx
-    │   ├── NetworkError    no response, or a part of one
+    │   ├── NetworkError    no complete response
     │   ├── NotCached       offline, and the response is not in the cache
     │   ├── NotRecorded     in replay, and the response is not in the bundle
     │   └── VenueError      error of a venue's API (.code, .reason)
@@ -141,7 +141,7 @@ class ServerError(FetchError):
 
 
 class NetworkError(FetchError):
-    """No response, or a part of one, after every retry."""
+    """No complete response, after every retry."""
 
     retryable = True
 
@@ -155,7 +155,7 @@ class NotRecorded(FetchError):
 
 
 class VenueError(FetchError):
-    """A venue's public API returned an error, which some venues send with HTTP 200.
+    """A venue's public API returned an error, possibly with HTTP 200.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class ArchiveError(DerivdataError):
 
 
 class DataNotice(UserWarning):
-    """The data is usable but incomplete: a shortened window, an empty range, a tie."""
+    """The data is usable but not as requested: a shortened window, an empty range, a tie."""
 
 
 class CacheNotice(UserWarning):

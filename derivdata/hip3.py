@@ -72,7 +72,7 @@ def dashboard(window: times.TimeLike | None = None) -> pd.DataFrame:
 
 @typed
 def dex_detail(dex: str, window: times.TimeLike | None = None) -> pd.DataFrame:
-    """Return totals, symbols and days of one dex.
+    """Return totals of one HIP-3 dex, and its activity by symbol and by day.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def dex_detail(dex: str, window: times.TimeLike | None = None) -> pd.DataFrame:
 
 @typed
 def by_dex(window: times.TimeLike | None = None) -> pd.DataFrame:
-    """Return the activity of each dex.
+    """Return the activity of each HIP-3 dex.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def by_dex(window: times.TimeLike | None = None) -> pd.DataFrame:
 def by_symbol(
     window: times.TimeLike | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
-    """Return the activity of each symbol, of one dex or of all.
+    """Return the activity of each symbol on one HIP-3 dex or on all.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def by_symbol(
 def timeseries_symbol(
     window: times.TimeLike | None = None, *, symbol: str | None = None, dex: str | None = None
 ) -> pd.DataFrame:
-    """Return the activity of a symbol over time.
+    """Return the activity of a symbol on HIP-3 dexes over time.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def timeseries_symbol(
 
 @typed
 def timeseries_dex_breakdown(window: times.TimeLike | None = None, *, dex: str | None = None) -> pd.DataFrame:
-    """Return volume over time, with a column per symbol or dex.
+    """Return the volume of HIP-3 over time, with a column per symbol or dex.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def timeseries_dex_breakdown(window: times.TimeLike | None = None, *, dex: str |
 def leaderboard(
     window: times.TimeLike | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
-    """Return the largest traders.
+    """Return the largest traders on HIP-3 dexes.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def leaderboard(
 
 @typed
 def oi_trends_total(window: times.TimeLike | None = None) -> pd.DataFrame:
-    """Return open interest by day, in total and by dex.
+    """Return open interest of HIP-3 by day, in total and by dex.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def oi_trends_total(window: times.TimeLike | None = None) -> pd.DataFrame:
 
 @typed
 def oi_trends_dex(dex: str, window: times.TimeLike | None = None) -> pd.DataFrame:
-    """Return open interest of one dex by day, in total and by symbol.
+    """Return open interest of one HIP-3 dex by day, in total and by symbol.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def candles(
     interval: str = "1h",
     limit: int | None = None,
 ) -> pd.DataFrame:
-    """Return open, high, low, close and volume of one coin.
+    """Return open, high, low, close and volume of one coin on a HIP-3 dex.
 
     Parameters
     ----------

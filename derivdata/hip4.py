@@ -44,7 +44,7 @@ def dashboard(window: times.TimeLike | None = None, *, venue: str | None = None)
 def outcome(
     outcome_id: str | int, window: times.TimeLike | None = None, *, venue: str | None = None
 ) -> pd.DataFrame:
-    """Return one outcome, in total and by day.
+    """Return the activity of one HIP-4 outcome, in total and by day.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def outcome(
 
 @typed
 def oi_eod(start: times.TimeLike | None = None, *, venue: str | None = None) -> pd.DataFrame:
-    """Return open interest at the end of each day.
+    """Return open interest of HIP-4 markets at the end of each day.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def oi_eod(start: times.TimeLike | None = None, *, venue: str | None = None) -> 
 def leaderboard(
     window: times.TimeLike | None = None, *, venue: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
-    """Return the largest traders.
+    """Return the largest traders on HIP-4 markets.
 
     Parameters
     ----------

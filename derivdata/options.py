@@ -418,7 +418,7 @@ def trades(
         One row per trade: the option; ``taker_side``; ``size`` [coin]; ``price_coin`` or ``price_usd``, by
         the currency of settlement; ``iv`` [1/√year] at this price, NaN if the venue does not state it;
         ``execution``: ``"book"``, ``"block"`` (the side is of one party), or ``"combo"`` (a leg of a package,
-        whose single price means little).
+        which is not priced on its own).
 
     Notes
     -----

@@ -79,8 +79,8 @@ def due_settlements(
 ) -> tuple[xr.DataArray, xr.DataArray]:
     """Return the settlements of a panel at their due times, and the hours that each pays for.
 
-    Payments without an interval are included (`with_unknown_intervals`), and payments for more hours than
-    have passed are refused or omitted (`without_overlap`).
+    Payments without an interval are included (`with_unknown_intervals`). Payments for more hours than have
+    passed raise or are omitted (`without_overlap`).
     """
     interval = interval_of(panel)
     rates, interval = with_unknown_intervals(panel.drop_vars("interval_hours"), interval)

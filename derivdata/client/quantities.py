@@ -359,9 +359,9 @@ def plan(
     -------
     DataFrame, one row per fetcher
         ``fetcher``; ``tier``, the lowest with access; ``requests``; ``per_second``, the rate limit of the
-        service (NaN: none); ``seconds`` [s] within the rate limit and with an empty cache. Cached responses
-        take no time, and an archive, the sample and a replay have no rate limit. ``attrs["summary"]`` is a
-        summary in one line.
+        service (NaN without one); ``seconds`` [s] within the rate limit and with an empty cache. Cached
+        responses take no time, and an archive, the sample and a replay have no rate limit.
+        ``attrs["summary"]`` is a summary in one line.
 
     Raises
     ------

@@ -476,7 +476,7 @@ def expiries(values: Any, name: str, *, dates: bool | None = None) -> tuple[pd.S
     name
         Name of the values, for errors.
     dates
-        Whether timestamps at midnight are dates; None and True: they are.
+        Whether timestamps at midnight are dates; True and None treat them as dates.
     """
     column = pd.Series(values)
     if column.dtype.kind == "M":

@@ -49,8 +49,8 @@ def panel(
         same time, the renamed one's rates and prices are used, with a notice. A ticker that another coin uses
         later is two series.
     prices
-        Table ``prices_history``, by which ``by="coin"`` checks that contracts with one name are of one coin;
-        a panel of prices checks itself. Without it only the names are read.
+        Table ``prices_history``, with which ``by="coin"`` checks that contracts with one name are of one
+        coin. A table of prices needs no other one. Without prices, only names are compared.
 
     Returns
     -------

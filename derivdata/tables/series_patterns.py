@@ -253,7 +253,7 @@ def rising_series(series: _Array, values: _Array) -> list[SeriesFault]:
 
 
 def split_levels(series: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series of which all rows after one are 50 times and more larger, or smaller, than those before.
+    """Return series that become at least 50 times larger, or smaller, at one row and remain so.
 
     At least twelve rows are on each side, and nine of ten are apart from all but a tenth of the others.
     """
@@ -360,7 +360,7 @@ def repeated_steps(
 
 
 def alternating_rows(series: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series of which each n-th row is larger or smaller than all others, for n from 2 to 7.
+    """Return series whose every n-th row is larger, or smaller, than all others, for n from 2 to 7.
 
     Times [µs] at multiples of 8 hours do not count: markets in stocks have most of their volume in some
     hours of the day, and rates are of intervals up to 8 hours. Nine of ten values of the one group are above
@@ -493,7 +493,7 @@ def late_series(series: _Array, market: _Array, times: _Array, values: _Array) -
 
 
 def unrelated_series(series: _Array, market: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series whose changes have nothing in common with at least two others, which agree.
+    """Return series whose changes do not correlate with at least two others, which agree.
 
     At most the last 1,000 rows are compared. The factor is the correlation with the sum of the others.
     """
@@ -568,7 +568,7 @@ def rank_correlation(first: _Array, second: _Array) -> float:
 
 
 def tiny_rates(rates: _Array) -> float | None:
-    """Return the quantile of 95 % of the sizes if rates are as small as fractions or percent; else None."""
+    """Return the 95 % quantile of absolute rates if it is as small as for fractions or percent; else None."""
     sizes = np.abs(rates[np.isfinite(rates) & (rates != 0.0)])
     if sizes.size < _TINY_ROWS or (sizes < _TINY_BPS).mean() < _TINY_SHARE:
         return None

@@ -390,7 +390,7 @@ def raw(path: str, **params: Any) -> Any:
     Parameters
     ----------
     path
-        ``"/funding"``, ``"/oi/BTC/timeseries"``.
+        Path of the API, such as ``"/funding"`` or ``"/oi/BTC/timeseries"``.
     **params
         Query parameters. Parameters in the API document are written in its format, others are sent as text.
         The service checks the values.
