@@ -91,18 +91,18 @@ def aligned(rows: pd.DataFrame, hold: pd.Timedelta = HOLD) -> tuple[pd.DataFrame
         chain = rows.groupby(series, observed=True, sort=False).ngroup().to_numpy()
     else:
         chain = np.zeros_like(stamps)
-    unit, unit_chain, unit_time = _units(chain, stamps)
-    same_chain = unit_chain[1:] == unit_chain[:-1]
-    near = same_chain & (np.diff(unit_time) < times.us(hold))
+    batch, batch_chain, batch_time = _batches(chain, stamps)
+    same_chain = batch_chain[1:] == batch_chain[:-1]
+    near = same_chain & (np.diff(batch_time) < times.us(hold))
     if not near.any():
         return rows, ""
     instrument = _instruments(rows)
-    grouping = _Grouping(unit, unit_chain, unit_time, instrument, times.us(hold), rows)
+    grouping = _Grouping(batch, batch_chain, batch_time, instrument, times.us(hold), rows)
     snapshot = grouping.snapshots(near)
     notice = grouping.lacking(snapshot)
     if snapshot[-1] == len(snapshot) - 1:
         return rows, notice
-    result, dropped = _newest(rows, stamps, snapshot[unit], instrument)
+    result, dropped = _newest(rows, stamps, snapshot[batch], instrument)
     return result, "; ".join(filter(None, (dropped, notice)))
 
 
@@ -111,18 +111,19 @@ def _micros(column: pd.Series) -> _Codes:
     return np.asarray(pd.DatetimeIndex(column).as_unit("us").asi8)
 
 
-def _units(chain: Any, stamps: _Codes) -> tuple[_Codes, _Codes, _Codes]:
-    """Group rows of one chain and timestamp into units.
+def _batches(chain: Any, stamps: _Codes) -> tuple[_Codes, _Codes, _Codes]:
+    """Return the number of each row's batch, and the chain and the time of each batch.
 
-    Returns the number of each row's unit, and the chain and the time of each unit.
+    A batch is all rows of one chain with one timestamp. Batches are sorted by chain and time.
     """
     order = np.lexsort((stamps, chain))
     sorted_chain = chain[order]
     sorted_time = stamps[order]
-    starts = np.append(True, (np.diff(sorted_chain) != 0) | (np.diff(sorted_time) != 0))[: len(order)]
-    unit = np.empty(len(order), dtype=np.int64)
-    unit[order] = np.cumsum(starts) - 1
-    return unit, sorted_chain[starts], sorted_time[starts]
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (np.diff(sorted_chain) != 0) | (np.diff(sorted_time) != 0)
+    batch = np.empty(len(order), dtype=np.int64)
+    batch[order] = np.cumsum(is_first) - 1
+    return batch, sorted_chain[is_first], sorted_time[is_first]
 
 
 def _instruments(rows: pd.DataFrame) -> _Codes:
@@ -139,36 +140,36 @@ def _instruments(rows: pd.DataFrame) -> _Codes:
 
 
 class _Grouping:
-    """Grouping of units into snapshots."""
+    """Grouping of batches into snapshots."""
 
     def __init__(
         self,
-        unit: _Codes,
-        unit_chain: _Codes,
-        unit_time: _Codes,
+        batch: _Codes,
+        batch_chain: _Codes,
+        batch_time: _Codes,
         instrument: _Codes,
         hold: int,
         rows: pd.DataFrame,
     ) -> None:
-        self._chain = unit_chain
-        self._time = unit_time
+        self._chain = batch_chain
+        self._time = batch_time
         self._hold = hold
         self._rows = rows
-        self._unit = unit
+        self._batch = batch
         self._instrument = instrument
-        # Distinct pairs of unit and instrument, sorted by unit.
-        order = np.lexsort((instrument, unit))
-        pairs = np.stack([unit[order], instrument[order]])
+        # Distinct pairs of batch and instrument, sorted by batch.
+        order = np.lexsort((instrument, batch))
+        pairs = np.stack([batch[order], instrument[order]])
         first = np.append(True, (np.diff(pairs) != 0).any(axis=0))
-        self._pair_unit, self._pair_instrument = pairs[:, first]
-        self._edges = np.searchsorted(self._pair_unit, np.arange(len(unit_time) + 1))
+        self._pair_batch, self._pair_instrument = pairs[:, first]
+        self._edges = np.searchsorted(self._pair_batch, np.arange(len(batch_time) + 1))
 
     def snapshots(self, near: npt.NDArray[np.bool_]) -> _Codes:
-        """Return the number of each unit's snapshot.
+        """Return the number of each batch's snapshot.
 
-        Units marked `near` may share the snapshot of the previous unit.
+        Batches marked `near` may share the snapshot of the previous batch.
         """
-        # Units of one poll have different instruments. A unit that quotes half of the previous unit's
+        # Batches of one poll have different instruments. A batch that quotes half of the previous batch's
         # instruments again is the next poll of the chain.
         sizes = np.diff(self._edges)
         is_repeat = 2 * self._repeated() >= np.maximum(sizes[1:], sizes[:-1])
@@ -179,29 +180,29 @@ class _Grouping:
         return np.cumsum(starts) - 1
 
     def _repeated(self) -> _Codes:
-        """Count, for each unit except the first, the instruments that the previous unit quotes too."""
-        order = np.lexsort((self._pair_unit, self._pair_instrument))
-        unit = self._pair_unit[order]
+        """Count, for each batch except the first, the instruments that the previous batch quotes too."""
+        order = np.lexsort((self._pair_batch, self._pair_instrument))
+        batch = self._pair_batch[order]
         instrument = self._pair_instrument[order]
-        twice = (np.diff(instrument) == 0) & (np.diff(unit) == 1)
-        counts: _Codes = np.bincount(unit[1:][twice] - 1, minlength=len(self._time) - 1)
+        twice = (np.diff(instrument) == 0) & (np.diff(batch) == 1)
+        counts: _Codes = np.bincount(batch[1:][twice] - 1, minlength=len(self._time) - 1)
         return counts
 
     def lacking(self, snapshot: _Codes) -> str:
         """Return a notice if snapshots lack live instruments of the snapshot shortly before, else no text.
 
-        `snapshot` has the number of each unit's snapshot. A partly failed poll gives such snapshots.
+        `snapshot` has the number of each batch's snapshot. A partly failed poll gives such snapshots.
         """
         time = np.zeros(snapshot[-1] + 1, dtype=np.int64)
         chain = np.zeros_like(time)
-        time[snapshot] = self._time  # the last assignment counts, which is the last unit of each snapshot
+        time[snapshot] = self._time  # the last assignment counts, which is the last batch of each snapshot
         chain[snapshot] = self._chain
         follows = np.append(False, (np.diff(chain) == 0) & (np.diff(time) < self._hold))
         if not follows.any():
             return ""
         # Distinct pairs of instrument and snapshot, sorted by instrument.
         size = len(time)
-        pairs = np.unique(self._pair_instrument * size + snapshot[self._pair_unit])
+        pairs = np.unique(self._pair_instrument * size + snapshot[self._pair_batch])
         instrument, number = np.divmod(pairs, size)
         again = np.append(np.diff(pairs) == 1, False) & (number + 1 < size)
         later = np.minimum(number + 1, size - 1)
@@ -229,16 +230,16 @@ class _Grouping:
 
     @staticmethod
     def _runs(near: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-        """Return start and end of each run of units that are near the previous unit."""
+        """Return start and end of each run of batches that are near the previous batch."""
         firsts = np.flatnonzero(~near)
         return list(zip(firsts.tolist(), [*firsts[1:].tolist(), len(near)], strict=True))
 
     def _quoted(self, first: int, last: int) -> set[int]:
-        """Return the instruments that the units from `first` to before `last` quote."""
+        """Return the instruments that the batches from `first` to before `last` quote."""
         return set(self._pair_instrument[self._edges[first] : self._edges[last]].tolist())
 
     def _starts(self, first: int, last: int) -> list[bool]:
-        """Return which units of a run begin a snapshot."""
+        """Return which batches of a run begin a snapshot."""
         bursts: list[tuple[int, int]] = []
         linked = np.append(False, np.diff(self._time[first:last]) <= times.us(_LINK))
         for start, end in self._runs(linked):
@@ -260,7 +261,7 @@ class _Grouping:
         return starts
 
     def _bursts(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Split closely spaced units at the points where half of their instruments are quoted again."""
+        """Split closely spaced batches at the points where half of their instruments are quoted again."""
         instruments = len(self._quoted(first, last))
         cuts = [first]
         quoted: set[int] = set()
@@ -274,26 +275,26 @@ class _Grouping:
         return list(zip(cuts, [*cuts[1:], last], strict=True))
 
     def _passes(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Divide units into the longest runs that quote each instrument once.
+        """Divide batches into the longest runs that quote each instrument once.
 
         A poll whose rows have their own timestamps is one pass. A stream, which quotes instruments near the
         money often, has many short ones.
         """
         cuts = [first]
         quoted: set[int] = set()
-        for unit in range(first, last):
-            own = self._quoted(unit, unit + 1)
+        for batch in range(first, last):
+            own = self._quoted(batch, batch + 1)
             if not quoted.isdisjoint(own):
-                cuts.append(unit)
+                cuts.append(batch)
                 quoted = set()
             quoted |= own
         return list(zip(cuts, [*cuts[1:], last], strict=True))
 
     def _check_span(self, first: int, end: int) -> None:
-        """Raise if a chain of the units from `first` to before `end` spans more than the hold."""
+        """Raise if a chain of the batches from `first` to before `end` spans more than the hold."""
         if end == first or self._time[end - 1] - self._time[first] <= self._hold:
             return
-        row = self._rows.iloc[np.flatnonzero(self._unit == first)[0]]
+        row = self._rows.iloc[np.flatnonzero(self._batch == first)[0]]
         label = " on ".join(str(row[name]) for name in _SERIES if name in row) or "the chain"
         start, last = (pd.Timestamp(int(self._time[i]), unit="us", tz="UTC") for i in (first, end - 1))
         hold = pd.Timedelta(self._hold, "us")

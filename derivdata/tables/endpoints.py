@@ -386,16 +386,19 @@ def _rows(
     *,
     unit: str = "usd",
     by: str = "kind",
-    of: tuple[str, ...] = (),
-    **how: Any,
+    choices: tuple[str, ...] = (),
+    **options: Any,
 ) -> Endpoint:
-    """Return the local endpoint of a table's rows of one symbol; of several values of `by` it shows one."""
-    choice = Param(by, ParamKind.TEXT, "Which of them.", default=of[0], choices=of) if of else None
+    """Return the local endpoint of a table's rows of one symbol and of one value of the column `by`."""
+    choice = None
+    if choices:
+        doc_of_choice = f"{by.capitalize()} of the rows."
+        choice = Param(by, ParamKind.TEXT, doc_of_choice, default=choices[0], choices=choices)
     resolution = RESOLUTION if rows != "single" else None
     params = [p for p in (SYMBOL, START, END, EXCHANGES, choice, resolution) if p is not None]
     path = f"{LOCAL}{table.replace('_', '/', 1)}"
-    how.setdefault("states_resolution", rows != "single")
-    return _of(path, table, doc, *params, rows=rows, unit=unit, **how)
+    options.setdefault("states_resolution", rows != "single")
+    return _of(path, table, doc, *params, rows=rows, unit=unit, **options)
 
 
 DELIVERY_PRICES = _rows("delivery_prices", "single", "Prices at which a symbol's expiries were settled.")
@@ -406,13 +409,13 @@ POSITIONING_HISTORY = _rows(
     "sampled",
     "Long against short accounts or positions of one symbol over time.",
     unit="ratio",
-    of=("accounts", "positions", "top_accounts", "top_positions"),
+    choices=("accounts", "positions", "top_accounts", "top_positions"),
 )
 PRICES_HISTORY = _rows(
     "prices_history",
     "sampled",
     "Mark, index or last price of one symbol over time.",
-    of=("mark", "index", "last"),
+    choices=("mark", "index", "last"),
 )
 PRICES_SPOT = _rows(
     "prices_spot",
@@ -420,7 +423,7 @@ PRICES_SPOT = _rows(
     "Spot price of one symbol in one currency over time.",
     unit="quote",
     by="quote",
-    of=("USDT", "USD", "USDC"),
+    choices=("USDT", "USD", "USDC"),
 )
 VOLATILITY_INDEX_PUBLISHED = _rows(
     "volatility_index_published",

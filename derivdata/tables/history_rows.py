@@ -99,20 +99,12 @@ def missing_row_sentences(
     if not stamps.size:
         return []
     if table.name == PAYMENTS:
-        numbers = {
-            name: np.concatenate([np.asarray(columns[name], dtype=np.float64) for columns in responses])
-            for name in ("interval_hours", "payment_count")
-        }
-        hours = numbers["interval_hours"][inside]
-        counts = numbers["payment_count"][inside]
-        order = series_order(series, stamps)
-        hours[order] = contradicted(series[order], stamps[order], hours[order]).hours
-        runs = payment_runs(series, stamps, hours, counts, window.start, window.end)
+        runs = _missing_payments(responses, series, stamps, inside, window)
         return _sentences(runs, names, None, stamps)
     step = window.step
     series, places = _distinct(series, stamps // step)  # places are numbers of steps
     edge = _QUIET_STEPS if table.name in SPARSE else _EDGE_STEPS
-    first = -(-window.start // step)
+    first = -(-window.start // step)  # rounded up
     last = -(-window.end // step)
     if places.min() - first <= edge:
         first = int(places.min())
@@ -125,6 +117,24 @@ def missing_row_sentences(
         runs = runs.of(runs.is_head | runs.is_tail)
         return _sentences(runs, ["all series"], step, stamps)
     return _grid_sentences(table, names, series, places, (first * step, last * step), window, stamps)
+
+
+def _missing_payments(
+    responses: Sequence[Mapping[str, Any]],
+    series: _Array,
+    stamps: _Array,
+    inside: _Array,
+    window: RequestedWindow,
+) -> MissingRuns:
+    """Return the missing payments in a window; `inside` marks its rows in the responses."""
+    columns = []
+    for name in ("interval_hours", "payment_count"):
+        joined = np.concatenate([np.asarray(response[name], dtype=np.float64) for response in responses])
+        columns.append(joined[inside])
+    hours, counts = columns
+    order = series_order(series, stamps)
+    hours[order] = contradicted(series[order], stamps[order], hours[order]).hours
+    return payment_runs(series, stamps, hours, counts, window.start, window.end)
 
 
 def _grid_sentences(
@@ -167,26 +177,27 @@ def _series_of(table: Table, responses: Sequence[Mapping[str, Any]]) -> tuple[_A
     varying = [place for place, (_, words) in enumerate(coded) if len(words) > 1]
     if len(varying) == 1 and all(codes.min() >= 0 for codes, _ in coded):
         # Only one key has several words, as in most responses: its codes are the series, without a sort.
-        series, several_words = coded[varying[0]]
+        (key,) = varying
+        series, several_words = coded[key]
         names = []
         for word in several_words:
             texts = [words[0] for _, words in coded]
-            texts[varying[0]] = word
+            texts[key] = word
             names.append(" ".join(texts))
         return series, names
     # The codes of the keys are the digits of one number per row.
-    number = np.zeros(coded[0][0].size, dtype=np.int64)
+    first_codes, _ = coded[0]
+    number = np.zeros(first_codes.size, dtype=np.int64)
     for codes, words in coded:
         number = number * max(len(words), 1) + codes
     series, distinct = pd.factorize(number, sort=True)
     names = []
-    for value in distinct.tolist():
-        words_of_series: list[str] = []
-        rest = value
+    for digits in distinct.tolist():
+        texts = []
         for _, words in reversed(coded):
-            rest, code = divmod(rest, max(len(words), 1))
-            words_of_series.insert(0, str(words[code]))
-        names.append(" ".join(words_of_series))
+            digits, code = divmod(digits, max(len(words), 1))
+            texts.insert(0, str(words[code]))
+        names.append(" ".join(texts))
     return series, names
 
 

@@ -213,7 +213,7 @@ def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction
 
 
 def ends_other_interval(gaps: _Array, stated: _Array) -> NDArray[np.bool_]:
-    """Return the payments that end an interval of the row before, and state the one of the row after.
+    """Return a mask of payments that end the previous interval, but state the interval that starts there.
 
     MEXC states the new interval in the last payment of the old one (`collectCycle`, 2024-12).
 
@@ -256,7 +256,7 @@ def _filled(
     candidates: Sequence[float] = VALID_HOURS,
     confirm: int = CONFIRMING_GAPS,
 ) -> NDArray[np.float64]:
-    """Return the hours of one series' rows, from the given or confirmed ones."""
+    """Return the hours of one series' rows; `anchors` are the given or confirmed ones, NaN for others."""
     hours = anchors.copy()
     places = np.flatnonzero(np.isfinite(anchors))
     if not places.size:
@@ -427,7 +427,7 @@ def merge_payments(
     native = native[order]
     count = count[order]
     hours = payment_time(stamps)
-    bins = -(-hours // HOUR_US)
+    bins = -(-hours // HOUR_US)  # whole hours, rounded up
     is_again: Bools = np.zeros(len(order), dtype=np.bool_)
     is_again[1:] = (series[1:] == series[:-1]) & (stamps[1:] - stamps[:-1] < _APART_US)
     if not is_again.any():
@@ -444,9 +444,10 @@ def merge_payments(
         is_kept[first:end] = False
         rows = catch_ups.get(place)
         if rows is None:
-            own = groups.separate_payments(place, names, contradictions, keep_conflicts=keep_conflicts)
-            is_kept[own] = True
+            separate = groups.separate_payments(place, names, contradictions, keep_conflicts=keep_conflicts)
+            is_kept[separate] = True
             continue
+        # The first row of the catch-up gets the sum, at the hour of the last one.
         is_kept[rows[0]] = True
         hours[rows[0]] = bins[end - 1] * HOUR_US
         native[rows[0]] = native[rows].sum()

@@ -109,7 +109,9 @@ class SeriesSizes(NamedTuple):
     rows: NDArray[np.int64]
     """Number of values of each series, including missing ones."""
     finite: NDArray[np.int64]
+    """Number of finite values of each series."""
     zeros: NDArray[np.int64]
+    """Number of zeros of each series."""
 
     def medians(self) -> NDArray[np.float64]:
         """Return the median size of each series; NaN for a series without finite values."""
@@ -129,18 +131,19 @@ def series_sizes(series: _Array, values: _Array) -> SeriesSizes:
     values
         Value of each row; infinite ones count as missing.
     """
-    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1])[: values.size])
-    rows = np.diff(np.append(starts, values.size))
     sizes = np.abs(values, dtype=np.float64)
     sizes[~np.isfinite(sizes)] = np.inf
     if not values.size:
-        return SeriesSizes(sizes, starts, rows, rows, rows)
+        none = np.zeros(0, dtype=np.int64)
+        return SeriesSizes(ordered=sizes, starts=none, rows=none, finite=none, zeros=none)
+    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
+    rows = np.diff(np.append(starts, values.size))
     # In place, series by series: new arrays of this size take as long as the sort.
     for first, end in zip(starts.tolist(), (starts + rows).tolist(), strict=True):
         sizes[first:end].sort()
     finite = np.add.reduceat(np.isfinite(sizes), starts, dtype=np.int64)
     zeros = np.add.reduceat(sizes == 0.0, starts, dtype=np.int64)
-    return SeriesSizes(sizes, starts, rows, finite, zeros)
+    return SeriesSizes(ordered=sizes, starts=starts, rows=rows, finite=finite, zeros=zeros)
 
 
 class SeriesFault(NamedTuple):
@@ -592,13 +595,13 @@ def scaled_series(
     for name in np.unique(market[starts]).tolist():
         own = np.flatnonzero((market[starts] == name) & np.isfinite(sizes) & (sizes > 0.0))
         # Only the lowest and the highest can be apart from all others: between them the spread is larger.
-        most = np.log(_PEER_SPREAD if kind == "rate" else _MAX_PRICE_RATIO)
+        max_spread = np.log(_PEER_SPREAD if kind == "rate" else _MAX_PRICE_RATIO)
         extremes = own[[np.argmin(sizes[own]), np.argmax(sizes[own])]] if own.size > _PEERS else own[:0]
         for place in np.unique(extremes).tolist():
             peers = own[own != place]
             others = np.log(sizes[peers])
             spread = float(np.max(others) - np.min(others))
-            if spread > most:
+            if spread > max_spread:
                 continue
             change = float(np.log(sizes[place]) - np.median(others))
             rows = int(ends[place] - starts[place])

@@ -176,17 +176,19 @@ def _okx_ladder(
 
 _STATEMENTS = (
     _Statement(
-        "okx", "BTC", "2026-05-28", "recorded", f"{_OKX}; {_OKX_AGAIN} (contracts of 0.01 BTC, all tiers)",
-        True, True, _okx_ladder(10.0, 50.0, 200.0, 99),
+        exchange="okx", symbol="BTC", as_of="2026-05-28", nature="recorded",
+        source=f"{_OKX}; {_OKX_AGAIN} (contracts of 0.01 BTC, all tiers)",
+        is_confirmed=True, is_in_coins=True, tiers=_okx_ladder(10.0, 50.0, 200.0, 99),
     ),
     _Statement(
-        "okx", "ETH", "2026-05-28", "recorded",
-        f"{_OKX}; {_OKX_AGAIN} (contracts of 0.1 ETH, the first 39 tiers)",
-        True, True, _okx_ladder(500.0, 1_000.0, 2_500.0, 39),
+        exchange="okx", symbol="ETH", as_of="2026-05-28", nature="recorded",
+        source=f"{_OKX}; {_OKX_AGAIN} (contracts of 0.1 ETH, the first 39 tiers)",
+        is_confirmed=True, is_in_coins=True, tiers=_okx_ladder(500.0, 1_000.0, 2_500.0, 39),
     ),
     _Statement(
-        "gateio", "BTC", "2026-08-09", "recorded", _GATE, True, False,
-        (
+        exchange="gateio", symbol="BTC", as_of="2026-08-09", nature="recorded",
+        source=_GATE, is_confirmed=True, is_in_coins=False,
+        tiers=(
             (500_000.0, 0.005, 0.003, 200.0), (1_000_000.0, 0.006666, 0.0035, 150.01),
             (1_500_000.0, 0.008, 0.004, 125.0), (2_000_000.0, 0.00909, 0.0045, 110.01),
             (3_000_000.0, 0.01, 0.005, 100.0), (5_000_000.0, _NAN, 0.007, _NAN),
@@ -194,8 +196,9 @@ _STATEMENTS = (
         ),
     ),
     _Statement(
-        "kucoin", "BTC", "2024-10-21", "sample", _KUCOIN, False, False,
-        (
+        exchange="kucoin", symbol="BTC", as_of="2024-10-21", nature="sample",
+        source=_KUCOIN, is_confirmed=False, is_in_coins=False,
+        tiers=(
             (100_000.0, 0.008, 0.004, 125.0), (500_000.0, 0.01, 0.005, 100.0),
             (1_000_000.0, 0.014, 0.007, 75.0), (2_000_000.0, 0.02, 0.01, 50.0),
             (3_000_000.0, 0.034, 0.017, 30.0), (5_000_000.0, 0.05, 0.025, 20.0),
@@ -205,8 +208,9 @@ _STATEMENTS = (
         ),
     ),
     _Statement(
-        "bitget", "BTC", "2026-09-25", "recorded", _BITGET, False, False,
-        (
+        exchange="bitget", symbol="BTC", as_of="2026-09-25", nature="recorded",
+        source=_BITGET, is_confirmed=False, is_in_coins=False,
+        tiers=(
             (200_000.0, _NAN, 0.004, 150.0), (1_000_000.0, _NAN, 0.005, 100.0),
             (5_000_000.0, _NAN, 0.007, 75.0), (15_000_000.0, _NAN, 0.01, 50.0),
             (50_000_000.0, _NAN, 0.02, 25.0), (100_000_000.0, _NAN, 0.03, 20.0),
