@@ -115,11 +115,13 @@ def snapshot(
     """
     response = transport.get(endpoints.FUNDING, {}, into=_Snapshot)
     frame = tabulate(tables.TABLES["funding_snapshot"], [response], _snapshot_columns)
+    if symbols is None and venues is None:
+        return frame
     if venues is not None:
         frame = _of_venues(frame, venue_names(venues))
     if symbols is not None:
         frame = _of_symbols(frame, symbol_names(symbols))
-    return frame if symbols is None and venues is None else tables.TABLES["funding_snapshot"].conform(frame)
+    return tables.TABLES["funding_snapshot"].conform(frame)
 
 
 @typed

@@ -145,26 +145,27 @@ def series(
     """
     # Venues are decoded one at a time, and only their arrays are kept. Most venues share one grid of
     # timestamps, which is then parsed once.
-    venues: list[dict[str, Array]] = []
+    by_venue: list[dict[str, Array]] = []
     texts: list[str] | None = None
     for venue, raw in response.body.series.items():
         points: list[Any] = decode_raw(response, raw, DECODERS[list[point]], f"$.series.{venue}")  # type: ignore[valid-type]
-        before = texts
+        previous_texts = texts
         texts = [row.timestamp for row in points]
-        if texts != before and not all(texts):
+        if texts != previous_texts and not all(texts):
             older = decode_raw(response, raw, DECODERS[list[_OlderPoint]], f"$.series.{venue}")
             texts = [row.t for row in older]
-        if texts != before:
+        if texts != previous_texts:
             stamps = micros(response, texts)
-        values = {name: floats([*map(attrgetter(f), points)]) for name, f in numbers.items()}
-        has_rate = ~np.isnan(values["y"]) | ~np.isnan(values[instead])
-        venues.append({name: v[has_rate] for name, v in {"timestamp": stamps, **values}.items()})
-    sizes = [arrays["y"].size for arrays in venues]
+        arrays = {name: floats([*map(attrgetter(field), points)]) for name, field in numbers.items()}
+        has_rate = ~np.isnan(arrays["y"]) | ~np.isnan(arrays[instead])
+        arrays["timestamp"] = stamps
+        by_venue.append({name: array[has_rate] for name, array in arrays.items()})
+    sizes = [arrays["y"].size for arrays in by_venue]
     columns = {}
     for name in numbers:
-        columns[name] = np.concatenate([np.empty(0), *(arrays[name] for arrays in venues)])
-    places = np.arange(len(venues), dtype=np.min_scalar_type(len(venues)))
-    joined_stamps = np.concatenate([np.empty(0, np.int64), *(arrays["timestamp"] for arrays in venues)])
+        columns[name] = np.concatenate([np.empty(0), *(arrays[name] for arrays in by_venue)])
+    places = np.arange(len(by_venue), dtype=np.min_scalar_type(len(by_venue)))
+    joined_stamps = np.concatenate([np.empty(0, np.int64), *(arrays["timestamp"] for arrays in by_venue)])
     return columns | {
         "symbol": repeated(response.body.symbol, sum(sizes)),
         "exchange": coded(response.body.series, np.repeat(places, sizes)),
@@ -220,10 +221,10 @@ class CheckedResponse:
 
     def _step(self) -> int:
         """Return the step of the rows [µs]: as stated in the response, else as requested."""
-        stated = str(self.stated.get("resolution"))
-        for name in (stated, *map(self.requested.get, ("resolution", "interval"))):
-            if name in _STEPS_US:
-                return _STEPS_US[name]
+        requested = self.requested
+        for name in (self.stated.get("resolution"), requested.get("resolution"), requested.get("interval")):
+            if str(name) in _STEPS_US:
+                return _STEPS_US[str(name)]
         return _UNSTATED_STEP_US
 
     @property

@@ -186,7 +186,7 @@ def _covered(
 
 
 def _notify_others(response: DecodedResponse[Any]) -> list[str]:
-    """Warn of a response's notices, except that it has no data; return the first of these notices, if any."""
+    """Warn of a response's notices, but only return the first notice that it has no data (none or one)."""
     no_data = [notice for notice in response.notices if _NO_DATA.search(notice)]
     for notice in response.notices:
         if notice not in no_data:
@@ -551,7 +551,9 @@ def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
     if window.start >= now:
         shown = f"the window from start {times.iso(window.start)} to end {times.iso(window.end)}"
         raise ValueError(f"{shown} must begin before dd.asof(), {times.iso(now)}")
+    # Negative lengths make floor division round the days up.
     exact_days = -((window.start - now) // _DAY)
     if exact_days == _CAP_DAYS:
         return f"{exact_days}d"
-    return f"{-((window.start - now - spare) // _DAY)}d"
+    days = -((window.start - now - spare) // _DAY)
+    return f"{days}d"

@@ -195,15 +195,16 @@ def _constant_columns(e: CheckedResponse, kinds: dict[str, tuple[str, Array]]) -
         own = values[np.isfinite(values)]
         if own.size < _MIN_OF_SNAPSHOT:
             continue
-        if not (own == own[0]).all():
+        value = own[0]
+        if not (own == value).all():
             yield from _limited_column(name, kind, own)
             continue
-        if kind in _MAY_BE_ONE and not (kind == "rate" and own[0] == 0.0):
+        if kind in _MAY_BE_ONE and not (kind == "rate" and value == 0.0):
             continue
-        has_digits = own[0] != float(f"{own[0]:.2g}")
-        if own[0] != 0.0 and has_digits:
-            yield f"{name} is {own[0]:g} in all {own.size} rows: the value may be a placeholder"
-        elif own[0] == 0.0 and own.size >= _MIN_WITHOUT_ANY and _is_of_large_markets(e):
+        has_digits = value != float(f"{value:.2g}")
+        if value != 0.0 and has_digits:
+            yield f"{name} is {value:g} in all {own.size} rows: the value may be a placeholder"
+        elif value == 0.0 and own.size >= _MIN_WITHOUT_ANY and _is_of_large_markets(e):
             yield f"{name} is 0 in all {own.size} rows: values may be missing"
 
 

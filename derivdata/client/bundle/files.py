@@ -137,7 +137,8 @@ class RecordingJournal:
             if b"\n" not in line and len(line) < _HEAD_BYTES:
                 return size
             raise damage
-        length = int(head[2])
+        kind, size_text, sha256 = head.groups()
+        length = int(size_text)
         start = place + head.end()
         end = start + length + 1
         if length > LIST_BYTES:
@@ -149,11 +150,11 @@ class RecordingJournal:
             if _NEXT.search(file.read()):
                 raise damage
             return size
-        if head[1] == b"body":
-            self._bodies[body_name(head[3].decode())] = (start, length)
+        if kind == b"body":
+            self._bodies[body_name(sha256.decode())] = (start, length)
         else:
             file.seek(start)
-            self._add_frame(head[1], head[3].decode(), file.read(length), place)
+            self._add_frame(kind, sha256.decode(), file.read(length), place)
         return end
 
     def _add_frame(self, kind: bytes, sha256: str, content: bytes, place: int) -> None:

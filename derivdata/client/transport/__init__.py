@@ -151,8 +151,9 @@ def connect(
     source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None
     problem = _source_problem(source)
     if problem is not None or source is None:
+        error = NotConnected() if problem is None else ValueError(problem)
         source = None  # it may be a key: keep it out of the traceback's frames
-        raise NotConnected if problem is None else ValueError(problem)
+        raise error
     if is_url(source):
         if now is not None:
             raise ValueError(

@@ -256,10 +256,14 @@ def _seconds_to_reset(header: str) -> float | None:
     policies = []
     for policy in header.split(","):
         reset = _RESET_OF_POLICY.search(policy)
-        left = _LEFT_OF_POLICY.search(policy)
+        remaining = _LEFT_OF_POLICY.search(policy)
         if reset is not None:
-            policies.append((0 if left is None else -int(left[1]), float(reset[1])))
-    return max(policies)[1] if policies else None
+            count = 0 if remaining is None else int(remaining[1])
+            policies.append((-count, float(reset[1])))
+    if not policies:
+        return None
+    _, seconds = max(policies)
+    return seconds
 
 
 def refusal(where: str, reply: KeylessReply) -> VenueError:

@@ -209,9 +209,10 @@ class NotJson(Exception):
 def read_body(raw: Any, *, deadline: float, cap: int, monotonic: Callable[[], float]) -> bytes:
     """Return the complete body of a urllib3 response, decompressed."""
     pieces = _received(raw, deadline, cap, monotonic)
-    encoded = isinstance(raw, urllib3.HTTPResponse) and raw.headers.get("Content-Encoding", "")
+    if isinstance(raw, urllib3.HTTPResponse) and "gzip" in raw.headers.get("Content-Encoding", "").lower():
+        pieces = _unpacked(pieces)
     body = BytesIO()  # unlike a bytearray it returns its bytes without a copy
-    for piece in _unpacked(pieces) if encoded and "gzip" in encoded.lower() else pieces:
+    for piece in pieces:
         body.write(piece)
         if body.tell() > cap:
             raise BodyTooLarge

@@ -212,7 +212,7 @@ class Network:
     ) -> Reply:
         """Return the response to a request. Equal requests at the same time share one response.
 
-        A `unconfirmed` record is used only after the server has confirmed it.
+        An `unconfirmed` record is used only after the server has confirmed it.
         """
 
         def send() -> Reply:
@@ -328,7 +328,7 @@ class Network:
         for prefix in dict.fromkeys(site.prefixes):
             inner = None
             if not self._own:
-                inner = session.get_adapter(f"{prefix}x")
+                inner = session.get_adapter(f"{prefix}x")  # any address below the prefix
                 if isinstance(inner, Adapter):
                     inner = inner.inner
                 if self._is_inherited:
