@@ -190,61 +190,69 @@ def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.D
 def _fitted(
     t: Floats, w: Floats, weekend: Floats, expiry: Floats, events: Floats, *, weight: float | None
 ) -> tuple[Any, ...]:
-    """Fit one term structure; NaN with a status if there is too little data."""
+    """Fit one term structure; NaN with a status if there is too little data.
+
+    The results are in the order of `_labelled`.
+    """
     # 1. Require enough expiries, and an expiry on each side of every event.
     used = np.isfinite(w) & np.isfinite(weekend)
     jumps = (expiry[:, None] >= events).astype(np.float64)
     count = int(used.sum())
-    free = 3 + len(events) + (weight is None)
+    parameter_count = 3 + len(events) + (weight is None)
     empty = np.full(t.shape, np.nan)
     # The term structure does not determine an event after the last usable expiry, or two events between the
     # same expiries.
     distinct = np.unique(np.column_stack([np.zeros(count), jumps[used]]), axis=1).shape[1] - 1
-    if count <= free or distinct < len(events):
-        none = (np.nan,) * 7
+    if count <= parameter_count or distinct < len(events):
+        unknown = [np.nan] * 7
+        unknown_events = [np.full(max(len(events), 1), np.nan)] * 3
         status = float(Status.UNDETERMINED)
-        unknown = np.full(max(len(events), 1), np.nan)
-        return (*none, float(count), status, *[unknown] * 3, empty, empty.copy())
+        return (*unknown, float(count), status, *unknown_events, empty, empty.copy())
 
     # 2. Find the best weight and reversion. An event with negative variance is removed, and the others are
     # fitted again.
     weights = _WEIGHTS if weight is None else np.array([weight])
-    ratio = float(fdtri(1, count - free, _COVERAGE)) / (count - free)
+    degrees = count - parameter_count
+    ratio = float(fdtri(1, degrees, _COVERAGE)) / degrees
     is_used = np.ones(len(events), dtype=bool)
-    sides = np.zeros((3, max(len(events), 1)))
+    event_variance = np.zeros((3, max(len(events), 1)))  # with its low and its high end
     while True:
         curve = _Curve(t[used], w[used], weekend[used], jumps[used][:, is_used])
         squares = curve.squares(weights[:, None], _REVERSIONS[None, :])
-        at = np.unravel_index(np.argmin(squares), squares.shape)
-        best = _refined(curve, weights, at, fixed=weight is not None)
+        nearest = np.unravel_index(np.argmin(squares), squares.shape)
+        best = _refined(curve, weights, nearest, fixed=weight is not None)
         minimum, parameters = curve.solved(*best)
-        room = np.sqrt(ratio * minimum * curve.uncertainty(*best, parameters, fixed=weight is not None))
+        relative = curve.uncertainty(*best, parameters, fixed=weight is not None)
+        half_width = np.sqrt(ratio * minimum * relative)[2:]
         jump = parameters[2:]
-        wide = room[2:]
-        sides[:, np.flatnonzero(is_used)] = np.maximum([jump, jump - wide, jump + wide], 0.0)
+        jump_and_ends = np.maximum([jump, jump - half_width, jump + half_width], 0.0)
+        event_variance[:, np.flatnonzero(is_used)] = jump_and_ends
         if (jump >= 0.0).all():
             break
         is_used[is_used] = jump >= 0.0
 
     # 3. Compute the profile interval of the weight: all weights that an F test does not reject.
+    best_weight, reversion = best
     bound = minimum * (1.0 + ratio)
-    inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
-    ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
-    loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MAX_WEIGHT
+    accepted = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
+    low = min(accepted[0], best_weight)
+    high = max(accepted[-1], best_weight)
+    is_undetermined = weight is None and low <= 0.0 and high >= _MAX_WEIGHT
 
     # 4. Return the curve and its errors.
     theta = parameters[0]
     start = parameters[0] + parameters[1]
-    status = int(Status.UNDETERMINED) * loose | int(Status.CALENDAR) * (not is_used.all())
+    status = int(Status.UNDETERMINED) * is_undetermined | int(Status.CALENDAR) * (not is_used.all())
     tau = empty
     error = empty.copy()
-    tau[used] = curve.business(best[0])
+    tau[used] = curve.business(best_weight)
     model = curve.columns(*best) @ parameters
     error[used] = np.sqrt(w[used] / t[used]) - np.sqrt(np.maximum(model, 0.0) / t[used])
     rmse = float(np.sqrt(np.mean(error[used] ** 2)))
     if not len(events):
-        sides[:] = np.nan  # dask has no arrays of length 0
-    return (best[0], *ends, start, theta, best[1], rmse, float(count), float(status), *sides, tau, error)
+        event_variance[:] = np.nan  # dask has no arrays of length 0
+    curve_figures = (best_weight, low, high, start, theta, reversion, rmse)
+    return (*curve_figures, float(count), float(status), *event_variance, tau, error)
 
 
 class _Curve:
@@ -274,7 +282,8 @@ class _Curve:
         matrix = self.columns(weight, reversion) * self.scale[:, None]
         q, r = np.linalg.qr(matrix)
         target = np.einsum("...ij,i->...j", q, self.w * self.scale)
-        coefficients = np.linalg.solve(r + 1e-14 * np.eye(r.shape[-1]), target[..., None])[..., 0]
+        regular = r + 1e-14 * np.eye(r.shape[-1])  # can be solved even if r is singular
+        coefficients = np.linalg.solve(regular, target[..., None])[..., 0]
         rest = self.w * self.scale - np.einsum("...ij,...j->...i", matrix, coefficients)
         positive = (coefficients[..., 0] > 0.0) & (coefficients[..., 0] + coefficients[..., 1] > 0.0)
         return np.where(positive, np.square(rest).sum(axis=-1), np.inf)
@@ -304,23 +313,24 @@ class _Curve:
         return np.asarray(spread[: len(parameters)], dtype=np.float64)
 
 
-def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[float, float]:
-    """Refine the best point of the grid by zooming in."""
-    weight = float(weights[at[0]])
-    reversion = float(_REVERSIONS[at[1]])
-    wide = float(_WEIGHTS[1])
-    ratio = float(_REVERSIONS[1] / _REVERSIONS[0])
-    near = np.array([weight])
+def _refined(curve: _Curve, weights: Floats, nearest: Any, *, fixed: bool) -> tuple[float, float]:
+    """Return weight and reversion of the minimum near a point of the grid, by zooming in."""
+    row, column = nearest
+    weight = float(weights[row])
+    reversion = float(_REVERSIONS[column])
+    weight_step = float(_WEIGHTS[1])
+    reversion_ratio = float(_REVERSIONS[1] / _REVERSIONS[0])
+    candidates = np.array([weight])
     for _ in range(_ZOOMS):
         if not fixed:
-            near = np.clip(weight + wide * np.linspace(-1.0, 1.0, _ZOOM), 0.0, _MAX_WEIGHT)
-        rates = reversion * ratio ** np.linspace(-1.0, 1.0, _ZOOM)
-        squares = curve.squares(near[:, None], rates[None, :])
-        i, j = np.unravel_index(np.argmin(squares), squares.shape)
-        weight = float(near[i])
-        reversion = float(rates[j])
-        wide = wide * 0.3
-        ratio = ratio**0.3
+            candidates = np.clip(weight + weight_step * np.linspace(-1.0, 1.0, _ZOOM), 0.0, _MAX_WEIGHT)
+        reversions = reversion * reversion_ratio ** np.linspace(-1.0, 1.0, _ZOOM)
+        squares = curve.squares(candidates[:, None], reversions[None, :])
+        row, column = np.unravel_index(np.argmin(squares), squares.shape)
+        weight = float(candidates[row])
+        reversion = float(reversions[column])
+        weight_step = weight_step * 0.3
+        reversion_ratio = reversion_ratio**0.3
     return weight, reversion
 
 

@@ -222,24 +222,24 @@ def _lazily(
     values: npt.NDArray[Any], codes: list[npt.NDArray[np.intp]], shape: list[int], *, axis: int
 ) -> Any:
     """Return the grid of `_scattered` in chunks along an axis, each filled from its rows when computed."""
-    use = (
+    reason = (
         f"one grid of {shape[axis]} chains would have {math.prod(shape):,} cells, almost all empty: pass "
         "fewer times, or use surface.from_chain, which fits a few at a time; to fill it chunk by chunk"
     )
-    da = import_extra("dask.array", "dask", use)
-    later = import_extra("dask", "dask", use).delayed
+    da = import_extra("dask.array", "dask", reason)
+    delayed = import_extra("dask", "dask", reason).delayed
     step = max(CHUNK_CELLS * shape[axis] // math.prod(shape), 1)
     order = np.argsort(codes[axis], kind="stable")
-    starts = range(0, shape[axis], step)
-    ends = np.searchsorted(codes[axis][order], [*starts, shape[axis]])
+    sorted_codes = codes[axis][order]
     chunks = []
-    for i, start in enumerate(starts):
+    for start in range(0, shape[axis], step):
         # Select the rows of this chunk, with positions relative to its start.
-        rows = order[ends[i] : ends[i + 1]]
-        size = min(step, shape[axis] - start)
-        own = [code[rows] for code in codes]
-        own[axis] = own[axis] - start
-        block_shape = [*shape[:axis], size, *shape[axis + 1 :]]
-        grid = later(_scattered, pure=False)(values[rows], own, block_shape)
-        chunks.append(da.from_delayed(grid, block_shape, dtype=values.dtype))
+        end = min(start + step, shape[axis])
+        first_row, end_row = np.searchsorted(sorted_codes, [start, end])
+        rows = order[first_row:end_row]
+        chunk_codes = [code[rows] for code in codes]
+        chunk_codes[axis] = chunk_codes[axis] - start
+        chunk_shape = [*shape[:axis], end - start, *shape[axis + 1 :]]
+        grid = delayed(_scattered, pure=False)(values[rows], chunk_codes, chunk_shape)
+        chunks.append(da.from_delayed(grid, chunk_shape, dtype=values.dtype))
     return da.concatenate(chunks, axis=axis)

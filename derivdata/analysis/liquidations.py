@@ -266,28 +266,27 @@ def bucket(
     by = check_orders(events, by)
     width = times.length(freq, "freq")
     labels = _labels(events, width, start, end)
-    inside = events[(events["time"] >= labels[0]) & (events["time"] < labels[-1] + width)]
-    place = ((inside["time"] - labels[0]) // width).to_numpy(dtype=np.intp)
-    codes = []
+    events = events[(events["time"] >= labels[0]) & (events["time"] < labels[-1] + width)]
+    cell = []
     coords: dict[str, Any] = {}
     for name in by:
-        own, coords[name] = pd.factorize(np.asarray(inside[name], dtype=object), sort=True)
-        codes.append(own)
-    at = (*codes, place)
+        code, coords[name] = pd.factorize(np.asarray(events[name], dtype=object), sort=True)
+        cell.append(code)
+    cell.append(((events["time"] - labels[0]) // width).to_numpy(dtype=np.intp))
     shape = (*map(len, coords.values()), len(labels))
 
     # 2. Sum by cell (row-major over `by` and time) with bincount, which is faster than groupby on wide
     # frames.
-    value = inside["value_usd"].to_numpy(dtype=np.float64)
+    value = events["value_usd"].to_numpy(dtype=np.float64)
     weights = {
-        "long_usd": np.where(inside["side"] == "long", value, 0.0),
-        "short_usd": np.where(inside["side"] == "short", value, 0.0),
-        "count": np.ones(len(inside)),
+        "long_usd": np.where(events["side"] == "long", value, 0.0),
+        "short_usd": np.where(events["side"] == "short", value, 0.0),
+        "count": np.ones(len(events)),
     }
     units = {"long_usd": "USD", "short_usd": "USD", "count": "1"}
     data = {}
     for name, unit in units.items():
-        data[name] = ([*by, "time"], _summed(at, weights[name], shape), {"units": unit})
+        data[name] = ([*by, "time"], _summed(cell, weights[name], shape), {"units": unit})
     result = xr.Dataset(data, coords=coords | {"time": times.naive_utc(labels).as_unit("us")})
 
     # 3. Set buckets that were not observed to NaN, not 0.
@@ -316,8 +315,9 @@ def _labels(events: pd.DataFrame, width: pd.Timedelta, start: Any, end: Any) -> 
     return pd.date_range(first.floor(width), last.floor(width), freq=width)
 
 
-def _summed(at: tuple[Array, ...], values: Array, shape: tuple[int, ...]) -> Array:
-    flat = np.ravel_multi_index(at, shape) if values.size else np.array([], dtype=np.intp)
+def _summed(cell: list[Array], values: Array, shape: tuple[int, ...]) -> Array:
+    """Return the sum of the values in each cell of a grid; `cell` has the positions along each dim."""
+    flat = np.ravel_multi_index(tuple(cell), shape) if values.size else np.array([], dtype=np.intp)
     return np.bincount(flat, weights=values, minlength=int(np.prod(shape))).reshape(shape)
 
 

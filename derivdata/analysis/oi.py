@@ -396,13 +396,14 @@ def _concentration(share: Array) -> tuple[Array, ...]:
 
 
 def _figures(block: Array) -> tuple[Any, ...]:
+    """Return the measures of `hhi` over the first axis."""
     squares = _squares(block)
     count = np.full(block.shape[1], float(len(block)))
     if np.isnan(squares).any() or not len(block):  # without venues all measures are NaN
-        there = ~np.isnan(block)
-        some = there.any(axis=0)
-        squares = np.where(some, _squares(np.where(there, block, 0.0)), np.nan)
-        count = np.where(some, there.sum(axis=0), np.nan)
+        has_share = ~np.isnan(block)
+        has_any = has_share.any(axis=0)
+        squares = np.where(has_any, _squares(np.where(has_share, block, 0.0)), np.nan)
+        count = np.where(has_any, has_share.sum(axis=0), np.nan)
     floor = 1.0 / count
     with np.errstate(divide="ignore"):
         effective = 1.0 / squares
@@ -519,7 +520,7 @@ def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tu
     n = y.size
     slopes = np.sort(_pair_slopes(x, y)) if n >= _MIN_VALUES else np.empty(0)
     if not slopes.size:  # too few values, or all at the same time
-        return *[np.nan] * 4, float(n), np.nan, int(TrendStatus.TOO_FEW)
+        return np.nan, np.nan, np.nan, np.nan, float(n), np.nan, int(TrendStatus.TOO_FEW)
     slope = float(np.median(slopes))
 
     # 2. Compute the spread of Kendall's S, which is wider for autocorrelated values.
@@ -529,10 +530,11 @@ def _theil_sen(y: Array, *, x: Array, slots: int, inflate: bool, z: float) -> tu
     spread = z * np.sqrt(variance * inflation) * slopes.size / (n * (n - 1) / 2)
 
     # 3. Take the corresponding order statistics on both sides as the interval.
-    low = max(round((slopes.size - spread) / 2) - 1, 0)
-    high = min(round((slopes.size + spread) / 2), slopes.size - 1)
-    status = TrendStatus.CANNOT_TELL if inflate and n / inflation < _ENOUGH else TrendStatus(0)
-    return slope, float(slopes[low]), float(slopes[high]), phi, float(n), n / inflation, int(status)
+    low = slopes[max(round((slopes.size - spread) / 2) - 1, 0)]
+    high = slopes[min(round((slopes.size + spread) / 2), slopes.size - 1)]
+    n_effective = n / inflation
+    status = TrendStatus.CANNOT_TELL if inflate and n_effective < _ENOUGH else TrendStatus(0)
+    return slope, float(low), float(high), phi, float(n), n_effective, int(status)
 
 
 def _pair_slopes(x: Array, y: Array) -> Array:

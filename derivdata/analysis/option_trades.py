@@ -149,22 +149,25 @@ def chain(
         )
 
     # 1. Compute the forward of each expiry and contract: its ratio to the index times the newest index.
-    rows = rows.sort_values("time", kind="stable").astype(dict.fromkeys(_SERIES[:2], "object"))
-    rows = rows.assign(ratio=_forwards(rows) / rows["index_price_usd"], weighted=rows["iv"] * rows["size"])
+    rows = rows.sort_values("time", kind="stable").astype({"symbol": "object", "exchange": "object"})
+    rows["ratio"] = _forwards(rows) / rows["index_price_usd"]
+    rows["iv_times_size"] = rows["iv"] * rows["size"]
     rows["contract"] = contracts(rows)
-    index_of = [*_SERIES[:2], "contract"]
-    rows["index_price_usd"] = rows.groupby(index_of)["index_price_usd"].transform("last")
+    by_index = rows.groupby(["symbol", "exchange", "contract"])
+    rows["index_price_usd"] = by_index["index_price_usd"].transform("last")
     median = rows.groupby([*_SERIES, "contract"])["ratio"].transform("median")
     rows["underlying_price"] = median * rows["index_price_usd"]
 
     # 2. Average the volatility of each option that is out of the money at this forward.
     options = rows.groupby([*_SERIES, "strike", "side", "instrument_name"], observed=True)
-    table = options[["size", "weighted"]].sum().join(options[["underlying_price", "index_price_usd"]].last())
-    table = table.reset_index().assign(time=now, iv=lambda t: t["weighted"] / t["size"], open_interest=np.nan)
+    sums = options[["size", "iv_times_size"]].sum()
+    table = sums.join(options[["underlying_price", "index_price_usd"]].last()).reset_index()
+    table = table.assign(time=now, iv=table["iv_times_size"] / table["size"], open_interest=np.nan)
     is_call = table["side"] == "call"
-    outside = is_call == (table["strike"] >= table["underlying_price"])
-    quotes = table[outside & table["underlying_price"].notna()].rename(columns={"size": "volume"})
-    result = TABLES["options_snapshot"].conform(quotes.drop(columns="weighted"))
+    is_out_of_the_money = is_call == (table["strike"] >= table["underlying_price"])
+    quotes = table[is_out_of_the_money & table["underlying_price"].notna()]
+    quotes = quotes.rename(columns={"size": "volume"}).drop(columns="iv_times_size")
+    result = TABLES["options_snapshot"].conform(quotes)
     result.attrs = dict(trades.attrs)
     return result
 

@@ -78,7 +78,9 @@ def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence
     present = data[dim].to_numpy().tolist()
     for label in labels:
         if present.count(label) != 1:
-            raise ValueError(f"{argument} must have {label!r} once along {dim!r}, got it {present.count(label)} times")
+            raise ValueError(
+                f"{argument} must have {label!r} once along {dim!r}, got it {present.count(label)} times"
+            )
 
 
 def require_same(arrays: Mapping[str, xr.DataArray], data: xr.DataArray, of: str) -> None:
@@ -520,11 +522,13 @@ def figures_of(
     """
 
     def described(unit: Any) -> tuple[Any, dict[str, Any]]:
+        """Return dtype and attributes of a result."""
         if isinstance(unit, str):
             return np.float64, {"units": unit}
         status = isinstance(unit, type) and issubclass(unit, IntFlag)
         return (np.int32, flag_attrs(unit)) if status else (unit, {})
 
+    kinds = [described(unit) for unit in units.values()]
     results = xr.apply_ufunc(
         kernel,
         *(whole(panel, *over) for panel in panels),
@@ -534,14 +538,14 @@ def figures_of(
         vectorize=vectorize,
         dask="parallelized",
         keep_attrs=False,
-        output_dtypes=[described(unit)[0] for unit in units.values()],
+        output_dtypes=[dtype for dtype, _ in kinds],
         dask_gufunc_kwargs={"output_sizes": {dim: size for dim, size in (into or {}).items() if size}},
     )
     # apply_ufunc returns a tuple only for several outputs.
     figures = results if len(units) > 1 else [results]
     variables = {}
-    for (name, unit), figure in zip(units.items(), figures, strict=True):
-        variables[name] = like(figure, panels[0]).assign_attrs(described(unit)[1])
+    for name, (_, attrs), figure in zip(units, kinds, figures, strict=True):
+        variables[name] = like(figure, panels[0]).assign_attrs(attrs)
     return xr.Dataset(variables)
 
 

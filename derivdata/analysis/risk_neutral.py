@@ -282,15 +282,15 @@ def _summed(cut: Maturity) -> xr.Dataset:
     for power in (1, 2, 3, 4):
         sums[f"power_{power}"] = density * k**power
     sums["quoted"] = where((cut.k_min <= k) & (k <= cut.k_max), sums["power_4"], 0.0)
-    there = cut.share_before.notnull()
+    has_fit = cut.share_before.notnull()
     result = xr.Dataset()
     for name, values in sums.items():
-        result[name] = (values * weight).sum(NODE, skipna=True).where(there)
+        result[name] = (values * weight).sum(NODE, skipna=True).where(has_fit)
 
     # 3. Flag results that are not distributions.
-    off = (abs(result["mass"] - 1.0) > _TOLERANCE) | (abs(result["martingale"] - 1.0) > _TOLERANCE)
+    is_off = (abs(result["mass"] - 1.0) > _TOLERANCE) | (abs(result["martingale"] - 1.0) > _TOLERANCE)
     negative = (density * scale).min(NODE) < _NEGATIVE
-    status = cut.flags | where(off & there, np.int32(Status.NOT_MARTINGALE), np.int32(0))
+    status = cut.flags | where(is_off & has_fit, np.int32(Status.NOT_MARTINGALE), np.int32(0))
     status = status | where(negative, np.int32(Status.BUTTERFLY), np.int32(0))
     return result.assign(status=status.astype(np.int32))
 

@@ -355,8 +355,8 @@ def _over_sessions(
         )
     edges = hours_at(bounds, stamps[0])
     clocks = np.zeros((len(SESSIONS), edges.size))
-    for at in range(len(SESSIONS)):
-        clocks[at, 1:] = np.cumsum(np.where(spent["kinds"] == at, np.diff(edges), 0.0))
+    for session in range(len(SESSIONS)):
+        clocks[session, 1:] = np.cumsum(np.where(spent["kinds"] == session, np.diff(edges), 0.0))
     into = {"session": len(SESSIONS)}
     return figures_of(
         kernel, *panels, units=units, into=into, since=since, edges=edges, clocks=clocks, **options

@@ -113,57 +113,59 @@ def volatility_index(
         )
 
     # 1. Read variances by expiry (missing bounds are NaN), and the clock at each expiry and at the horizon.
-    absent = xr.full_like(variance["total_variance"], np.nan)
-    bounds = [name for name in ("lower", "upper") if name in variance]
-    inputs = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
+    total = variance["total_variance"]
+    absent = xr.full_like(total, np.nan)
+    years = variance["year_fraction"]
+    lower = variance.get("lower", absent)
+    upper = variance.get("upper", absent)
     status = variance.get("status", xr.zeros_like(absent, dtype=np.int32))
-    years = inputs[0].reset_coords(drop=True)
     ahead = xr.DataArray(days / _YEAR)
-    at_expiries, at_horizon = read_times(variance, clock, years, ahead, argument="variance")
-    along_expiry = (*inputs, status, *at_expiries[:2])
+    at_expiries, at_horizon = read_times(
+        variance, clock, years.reset_coords(drop=True), ahead, argument="variance"
+    )
 
     # 2. Find the two expiries around the horizon, and interpolate their variances.
+    along_expiry = [years, total, lower, upper, status, at_expiries.business, at_expiries.events]
+    at_one_time = [ahead, *at_horizon]
     outputs = applied(
         _index,
         *(array.chunk(expiry=-1) if array.chunks else array for array in along_expiry),
-        *(ahead, *at_horizon),
-        core=[["expiry"]] * 7 + [[]] * 4,
+        *at_one_time,
+        core=[["expiry"]] * len(along_expiry) + [[]] * len(at_one_time),
         out=[[]] * len(_INDEX_OUT),
         types=[np.float64] * 6 + [np.int32],
     )
     index = xr.Dataset(dict(zip(_INDEX_OUT, outputs, strict=True)), attrs=variance.attrs | {"days": days})
-    index = index.drop_vars([name for name in ("lower", "upper") if name not in bounds])
+    index = index.drop_vars([name for name in ("lower", "upper") if name not in variance])
     return with_units(index, _INDEX_UNITS)
 
 
 def _index(
     t: Floats, w: Floats, lower: Floats, upper: Floats, status: NDArray[np.int32], *clock: Floats
 ) -> tuple[Any, ...]:
-    """Interpolate the variances of expiries to a fixed maturity; return the variables `_INDEX_OUT`."""
+    """Interpolate the variances of expiries to a fixed maturity; return the variables `_INDEX_OUT`.
+
+    `clock` has the last arguments of `neighbours`; its third array is the maturity.
+    """
     t, w = np.broadcast_arrays(t, w)
-    usable = np.isfinite(w) & (t > 0.0)
-    before, after, share, share_after, _, said = neighbours(t, usable, w, *clock, flat_beyond=False)
     horizon = clock[2]
-    lone = Status.SHORT_EXTRAPOLATION | Status.EXTRAPOLATED | Status.BAD_INPUT
-    around = (said[..., 0] & np.int32(lone)) == 0
-
-    def at_both(values: NDArray[Any]) -> list[NDArray[Any]]:
-        return [take(values, place[..., 0]) for place in (before, after)]
-
-    shares = [np.where(around, array[..., 0], np.nan) for array in (share, share_after)]
+    usable = np.isfinite(w) & (t > 0.0)
+    around = neighbours(t, usable, w, *clock, flat_beyond=False)
+    before, after, share_before, share_after, _, cut_status = (array[..., 0] for array in around)
+    outside = Status.SHORT_EXTRAPOLATION | Status.EXTRAPOLATED | Status.BAD_INPUT
+    is_between = (cut_status & np.int32(outside)) == 0
+    near_share = np.where(is_between, share_before, np.nan)
+    next_share = np.where(is_between, share_after, np.nan)
     volatilities = []
     for values in (w, lower, upper):
-        first, second = at_both(values)
         with np.errstate(invalid="ignore"):
-            volatilities.append(np.sqrt((shares[0] * first + shares[1] * second) / horizon))
-    days = [np.where(around, years * _YEAR, np.nan) for years in at_both(t)]
-    near_status, next_status = at_both(status)
-    return (
-        *volatilities,
-        *days,
-        shares[0],
-        np.where(around, near_status | next_status, np.int32(Status.EXTRAPOLATED)),
-    )
+            variance = (near_share * take(values, before) + next_share * take(values, after)) / horizon
+            volatilities.append(np.sqrt(variance))
+    near_days = np.where(is_between, take(t, before) * _YEAR, np.nan)
+    next_days = np.where(is_between, take(t, after) * _YEAR, np.nan)
+    quote_status = take(status, before) | take(status, after)
+    index_status = np.where(is_between, quote_status, np.int32(Status.EXTRAPOLATED))
+    return (*volatilities, near_days, next_days, near_share, index_status)
 
 
 VarianceMethod = Literal["strip", "smile", "fukasawa"]
@@ -310,7 +312,7 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
     bends = _BENDS
     if bend.chunks is None and not bool((bend < _BENT * width).any()):
         bends = _BENDS[:0]
-    k, step, inside = applied(
+    k, step, is_quoted = applied(
         _nodes,
         *(width, low, high, vertex, bend),
         bends=bends,
@@ -318,9 +320,9 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
         types=[np.float64, np.float64, np.bool_],
         sizes={"node": (_PANELS + bends.size) * _PER_PANEL},
     )
-    whole, within, status = applied(
+    total, inside, status = applied(
         _integrals,
-        *(k, step, inside),
+        *(k, step, is_quoted),
         *(smile.total_variance(fit, k, derivative=d, extrapolate=True) for d in (0, 1)),
         fukasawa=method == "fukasawa",
         core=[["node"]] * 5,
@@ -329,8 +331,8 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
     )
     finite = [end.where(np.isfinite(end), 0.0) for end in (low, high)]
     ends = [smile.total_variance(fit, end, extrapolate=True) ** 0.5 for end in finite]
-    beyond = elementwise(tails, low, high, *ends, floor).where(whole.notnull())
-    outputs = (whole, within, within, within + beyond, low, high, status | fit["status"])
+    max_outside = elementwise(tails, low, high, *ends, floor).where(total.notnull())
+    outputs = (total, inside, inside, inside + max_outside, low, high, status | fit["status"])
     return xr.Dataset(dict(zip(_OUT, outputs, strict=True)))
 
 
@@ -343,21 +345,23 @@ def _nodes(
     """
     width, low, high, vertex, bend = np.broadcast_arrays(width, low, high, vertex, bend)
     end = np.arcsinh(_FAR / width)
-    cuts = [np.clip(np.arcsinh(bound / width), -end, end) for bound in (low, high)]
+    low_cut = np.clip(np.arcsinh(low / width), -end, end)
+    high_cut = np.clip(np.arcsinh(high / width), -end, end)
     near = np.where(np.isfinite(vertex), vertex, 0.0)[..., None] + bends * np.nan_to_num(bend)[..., None]
     turns = np.clip(np.arcsinh(near / width[..., None]), -end[..., None], end[..., None])
-    whole = np.stack([-end, *cuts, np.zeros_like(end), end], axis=-1)
-    edges = np.sort(np.concatenate([whole, turns], axis=-1), axis=-1)
+    fixed = np.stack([-end, low_cut, high_cut, np.zeros_like(end), end], axis=-1)
+    edges = np.sort(np.concatenate([fixed, turns], axis=-1), axis=-1)
     middle = (edges[..., 1:] + edges[..., :-1]) / 2.0
     half = np.diff(edges, axis=-1) / 2.0
     x, weight = np.polynomial.legendre.leggauss(_PER_PANEL)
     u = middle[..., None] + half[..., None] * x
     scale = width[..., None, None]
-    within = (middle > cuts[0][..., None]) & (middle < cuts[1][..., None])
+    is_quoted = (middle > low_cut[..., None]) & (middle < high_cut[..., None])
     shape = (*width.shape, u.shape[-1] * u.shape[-2])
-    inside = np.broadcast_to(within[..., None], u.shape)
+    is_quoted = np.broadcast_to(is_quoted[..., None], u.shape)
+    k = scale * np.sinh(u)
     step = scale * np.cosh(u) * half[..., None] * weight
-    return (scale * np.sinh(u)).reshape(shape), step.reshape(shape), inside.reshape(shape)
+    return k.reshape(shape), step.reshape(shape), is_quoted.reshape(shape)
 
 
 def _integrals(
@@ -425,8 +429,11 @@ def cboe(
     outwards, without those that have no bid, and none after two consecutive ones without a bid; at ``K₀`` the
     mean of both. Since 2025 an option without an ask is omitted too.
     """
-    named = {"bid": bid, "ask": ask} | ({} if price is None else {"price": price})
-    stated = {name: unit for name, data in named.items() if (unit := unit_of(data, name)) is not None}
+    stated = {}
+    for name, data in (("bid", bid), ("ask", ask), ("price", price)):
+        unit = None if data is None else unit_of(data, name)
+        if unit is not None:
+            stated[name] = unit
     for name, unit in stated.items():
         if unit in _NOT_PRICES:
             raise ValueError(
@@ -436,15 +443,16 @@ def cboe(
     if len(set(stated.values())) > 1:
         units = ", ".join(f"{name} in {unit!r}" for name, unit in stated.items())
         raise ValueError(f"{' and '.join(stated)} must have one unit, got {units}: convert with dd.units")
-    quotes = [_sorted(quotes_of_side, name) for quotes_of_side, name in ((bid, "bid"), (ask, "ask"))]
-    quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
+    bid = _sorted(bid, "bid")
+    ask = _sorted(ask, "ask")
+    price = (bid + ask) / 2.0 if price is None else _sorted(price, "price")
     core = ["strike", "side"]
     year_fraction, interest_rate = along(
-        quotes[2], *core, year_fraction=year_fraction, interest_rate=interest_rate
+        price, *core, year_fraction=year_fraction, interest_rate=interest_rate
     )
     outputs = applied(
         _cboe,
-        *(*quotes, quotes[0]["strike"].astype(np.float64), year_fraction, interest_rate),
+        *(bid, ask, price, bid["strike"].astype(np.float64), year_fraction, interest_rate),
         core=[core, core, core, ["strike"], [], []],
         out=[[]] * 5 + [["strike"]] * 2,
         types=[np.float64] * 4 + [np.int32, np.float64, np.bool_],

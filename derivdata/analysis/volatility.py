@@ -530,10 +530,11 @@ def implied_minus_realised(
         raise ValueError(f"window must be a length of time above 0, got {window!r}")
     if ahead:
         realised = realised.assign_coords(time=realised["time"] - shift)
-    others = ({*implied.dims} | {*realised.dims}) - {"time"}
-    for dim in sorted(map(str, {*implied.dims} & {*realised.dims} & others)):
-        _require_common(implied, realised, dim)
-    implied, realised = xr.align(implied, realised, join="left", exclude=others)
+    other_dims = {*implied.dims, *realised.dims} - {"time"}
+    for dim in sorted(map(str, other_dims)):
+        if dim in implied.dims and dim in realised.dims:
+            _require_common(implied, realised, dim)
+    implied, realised = xr.align(implied, realised, join="left", exclude=other_dims)
     difference = xr.Dataset({"volatility": implied - realised, "variance": implied**2 - realised**2})
     difference["volatility"].attrs = {"units": UNIT}
     difference["variance"].attrs = {"units": "1/year"}

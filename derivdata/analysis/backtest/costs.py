@@ -170,16 +170,16 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     filled = np.isfinite(slippage)
     earned = (table["funding_usd"] + table["price_usd"] - table["fees_usd"]).to_numpy()[:, None] * sizes / leg
     net: Floats = np.where(filled, earned - slippage, 0.0).sum(axis=0)
-    most = int(np.argmax(net)) if net.size else 0
-    size = {"units": USD_UNIT}
+    capacity_usd = sizes[np.argmax(net)] if net.size and net.max() > 0.0 else np.nan
+    usd = {"units": USD_UNIT}
     return xr.Dataset(
         {
-            "net_usd": ("size_usd", net, size),
-            "slippage_usd": ("size_usd", np.where(filled, slippage, 0.0).sum(axis=0), size),
+            "net_usd": ("size_usd", net, usd),
+            "slippage_usd": ("size_usd", np.where(filled, slippage, 0.0).sum(axis=0), usd),
             "filled": ("size_usd", filled.mean(axis=0) if len(table) else np.full(sizes.size, np.nan)),
-            "capacity_usd": ((), sizes[most] if net.size and net[most] > 0.0 else np.nan, size),
+            "capacity_usd": ((), capacity_usd, usd),
         },
-        {"size_usd": ("size_usd", sizes, size)},
+        {"size_usd": ("size_usd", sizes, usd)},
         {key: result.attrs[key] for key in ("leg_usd", "capital_usd") if key in result.attrs}
         | provenance_of(result, depth),
     )

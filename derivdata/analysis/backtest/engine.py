@@ -219,17 +219,17 @@ def setting(
     prices = None if prices is None else require(prices, name="prices")
     market = market_of(panel, prices, apart)
     account = Account(
-        capital,
-        leg_usd,
-        leverage,
-        _maintenance(maintenance, market.symbols, market.venues, leverage),
-        transfer,
-        costs.by_side(market.symbols, market.venues),
-        costs.liquidation_bps,
-        market.mark_step,
-        hours_of(max_mark_age, "max_mark_age"),
-        np.array([venue == OWNED for venue in market.venues]),
-        np.array([venue == BORROWED for venue in market.venues]),
+        capital=capital,
+        leg_usd=leg_usd,
+        leverage=leverage,
+        maintenance=_maintenance(maintenance, market.symbols, market.venues, leverage),
+        transfer_hours=transfer,
+        fees=costs.by_side(market.symbols, market.venues),
+        liquidation=costs.liquidation_bps,
+        mark_step=market.mark_step,
+        max_mark_age=hours_of(max_mark_age, "max_mark_age"),
+        owned=np.array([venue == OWNED for venue in market.venues]),
+        borrowed=np.array([venue == BORROWED for venue in market.venues]),
     )
     contract_kinds = None
     if contracts is not None:
@@ -287,7 +287,9 @@ class Journal:
     def __init__(self, rows: int, rules: int, symbols: int, book: Book) -> None:
         self._shape = (rules, symbols)
         self._row = np.zeros((len(FIGURES), rules * symbols))
+        # Views of the rows of `_row`, so that `finish` stores and resets all five at once.
         self.funding, self.price, self.fees, self.slippage, self.traded = self._row
+        # Position of each place in these views. Only a single rule may have several places per symbol.
         self._slot = np.arange(rules * symbols) if rules > 1 else book.symbol
         self.earned = np.zeros((rows, rules))
         self.total_traded = np.zeros(rules)
@@ -372,8 +374,8 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
         if market.prices is not None:
             _close(book, now, book.unmarked_pairs(now.hours), Reason.NO_MARK, journal)
             lost = book.lost_legs()  # both legs are closed, because the other one would be unhedged
-            at = np.flatnonzero(lost.any(axis=0))
-            _close(book, now, at, Reason.LIQUIDATION, journal, lost[:, at])
+            places = np.flatnonzero(lost.any(axis=0))
+            _close(book, now, places, Reason.LIQUIDATION, journal, lost[:, places])
             book.transfer(now.hours, float((equity + journal.net())[0]))
 
         # 3. Call the rule with the rows up to now, and fill its trades at this row.
@@ -470,24 +472,25 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
         return
     # 1. Close pairs of size 0; the sizes scale with the equity.
     scale = max(before + float(journal.net()[0]), 0.0) / sizes.capital
-    wanted = scale * sizes.leg_usd[place]
-    held = book.legs[0] >= 0
-    _close(book, now, np.flatnonzero(held & (wanted <= 0.0)), Reason.RULE, journal)
+    target_usd = scale * sizes.leg_usd[place]
+    is_open = book.legs[0] >= 0
+    _close(book, now, np.flatnonzero(is_open & (target_usd <= 0.0)), Reason.RULE, journal)
 
     # 2. Trade the pairs whose size differs from the target by more than the band.
-    held = book.legs[0] >= 0
-    present = book.coins * book.mark.mean(axis=0)
-    changes = np.flatnonzero(np.abs(wanted - present) > sizes.band * present)
+    is_open = book.legs[0] >= 0
+    current_usd = book.coins * book.mark.mean(axis=0)
+    changes = np.flatnonzero(np.abs(target_usd - current_usd) > sizes.band * current_usd)
     legs = sizes.legs[:, changes]
-    able = changes[now.tradable[sizes.symbol[changes], legs].all(axis=0) & book.account.possible(legs)]
-    journal.refused[now.row, 0] = changes.size - able.size
-    old = able[held[able]]
-    new = able[~held[able]]
-    if old.size:
-        _enter(journal, old, book.resize(old, wanted[old], now.fills))
-    if new.size:
-        traded = book.open(new, sizes.legs[:, new], wanted[new], now.row, now.hours, now.fills)
-        _enter(journal, new, traded)
+    can_trade = now.tradable[sizes.symbol[changes], legs].all(axis=0) & book.account.possible(legs)
+    traded = changes[can_trade]
+    journal.refused[now.row, 0] = changes.size - traded.size
+    resized = traded[is_open[traded]]
+    opened = traded[~is_open[traded]]
+    if resized.size:
+        _enter(journal, resized, book.resize(resized, target_usd[resized], now.fills))
+    if opened.size:
+        costs = book.open(opened, sizes.legs[:, opened], target_usd[opened], now.row, now.hours, now.fills)
+        _enter(journal, opened, costs)
 
     # 3. Set the accounts' collateral to the new sizes.
     book.collateral = scale * sizes.collateral_usd[place]

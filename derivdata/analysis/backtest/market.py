@@ -112,23 +112,25 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
     limit = np.inf if settled else 2.0 * usual_step(since)
     stamps = np.empty(0) if prices is None else hours(prices, name="prices")
     mark_step = usual_step(stamps) if stamps.size > 1 else np.inf
-    own = panel["time"].to_numpy()
+    rate_times = panel["time"].to_numpy()
     ends = np.append(since[1:], np.inf)
     panel, interval, marks = _on_one_grid(panel, interval, prices, apart)
     since = hours(panel)
     # A bucket ends at the next time of a rate. Rows of prices in between do not end it.
-    bucket = np.searchsorted(own, panel["time"].to_numpy(), side="right") - 1
+    bucket = np.searchsorted(rate_times, panel["time"].to_numpy(), side="right") - 1
     known_at = since if settled else ends[bucket]
     return Market(
-        tuple(labels_of(panel, "symbol")),
-        tuple(labels_of(panel, "exchange")),
-        panel["time"].to_numpy(),
-        since,
-        known_at,
-        settled,
-        mark_step,
-        limit,
-        *(None if array is None else RowBlocks(array.to_numpy()) for array in (panel, interval, marks)),  # type: ignore[arg-type]
+        symbols=tuple(labels_of(panel, "symbol")),
+        venues=tuple(labels_of(panel, "exchange")),
+        times=panel["time"].to_numpy(),
+        since=since,
+        known_at=known_at,
+        settled=settled,
+        mark_step=mark_step,
+        limit=limit,
+        rates=RowBlocks(panel.to_numpy()),
+        interval=None if interval is None else RowBlocks(interval.to_numpy()),
+        prices=None if marks is None else RowBlocks(marks.to_numpy()),
     )
 
 
@@ -136,7 +138,6 @@ def _on_one_grid(
     panel: xr.DataArray, interval: xr.DataArray | None, prices: Panel | None, apart: Apart
 ) -> tuple[xr.DataArray, xr.DataArray | None, xr.DataArray | None]:
     """Sort dims and venues, and add the times of prices as rows without rates."""
-    order = ("symbol", "exchange", "time")
     venues = sorted(labels_of(panel, "exchange"))
     labels = {"symbol": labels_of(panel, "symbol"), "exchange": np.array(venues)}
     rows = panel["time"].to_numpy()
@@ -147,17 +148,19 @@ def _on_one_grid(
         stamps = prices["time"].to_numpy()
         between = stamps[(stamps > rows[0]) & (stamps < rows[-1])]
         rows = np.union1d(rows, between.astype(rows.dtype))
-    arrays: list[Any] = [panel, interval, prices]
-    for place, array in enumerate(arrays):
-        if array is not None:
-            array = array.transpose(*order)
-            same = array.sizes["time"] == rows.size and bool((array["time"].to_numpy() == rows).all())
-            alike = all(
-                array.sizes[dim] == len(names) and bool((labels_of(array, dim) == names).all())
-                for dim, names in labels.items()
-            )
-            arrays[place] = array if same and alike else array.reindex({**labels, "time": rows})
-    return arrays[0], arrays[1], arrays[2]
+
+    def on_grid(array: xr.DataArray | None) -> Any:
+        if array is None:
+            return None
+        array = array.transpose("symbol", "exchange", "time")
+        has_rows = array.sizes["time"] == rows.size and bool((array["time"].to_numpy() == rows).all())
+        has_labels = all(
+            array.sizes[dim] == len(names) and bool((labels_of(array, dim) == names).all())
+            for dim, names in labels.items()
+        )
+        return array if has_rows and has_labels else array.reindex({**labels, "time": rows})
+
+    return on_grid(panel), on_grid(interval), on_grid(prices)
 
 
 _BLOCK = 256
@@ -223,9 +226,11 @@ class Knowledge:
         if not self.known:
             return np.full(self.last.shape, np.nan)
         block, row = divmod(self.known - 1, _BLOCK)
-        if self._means.get(window, (-1,))[0] != block:
-            self._means[window] = (block, self._means_of(block * _BLOCK, window))
-        mean: Floats = self._means[window][1][row]
+        cached_block, means = self._means.get(window, (-1, np.empty(0)))
+        if cached_block != block:
+            means = self._means_of(block * _BLOCK, window)
+            self._means[window] = (block, means)
+        mean: Floats = means[row]
         return mean
 
     def _means_of(self, start: int, window: float) -> Floats:

@@ -426,6 +426,7 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
     """
 
     def over(values: list[Any], kind: Any = np.float64) -> xr.DataArray:
+        """Return the values over the dim ``leg``, one for each step."""
         return xr.DataArray(np.array(values, dtype=kind), dims="leg")
 
     # 1. Collect the inputs of all steps as arrays along `leg`.
@@ -469,9 +470,9 @@ def step_terms(steps: list[Step], premium: str) -> dict[str, Any]:
     del terms["rho"]  # delta includes the full move of the forward
 
     # 3. Add the residual, and the change of the ratio.
-    moved = (quantity * ratio * (base_after - base)).to_numpy()
-    rest = moved - sum(terms.values())
-    terms["settlement"] = np.where(is_settled, rest, 0.0)
+    change = (quantity * ratio * (base_after - base)).to_numpy()
+    unexplained = change - sum(terms.values())
+    terms["settlement"] = np.where(is_settled, unexplained, 0.0)
     terms["carry"] = (quantity * base_after * (ratio_after - ratio)).to_numpy()
-    terms["residual"] = np.where(is_settled, 0.0, rest)
+    terms["residual"] = np.where(is_settled, 0.0, unexplained)
     return terms

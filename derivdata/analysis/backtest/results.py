@@ -155,7 +155,13 @@ def totals_of(
     adjusted = sharpe / np.sqrt(long_run_ratio(returns)[0])
     turnover = traded / capital / years
     return Totals(
-        net, net / capital / years, sharpe, adjusted, float(np.max(drawdown)), turnover, liquidations
+        net_usd=net,
+        apr=net / capital / years,
+        sharpe=sharpe,
+        sharpe_adjusted=adjusted,
+        max_drawdown=float(np.max(drawdown)),
+        turnover=turnover,
+        liquidations=liquidations,
     )
 
 

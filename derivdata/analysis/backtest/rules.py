@@ -135,7 +135,13 @@ class ForecastThreshold:
         else:
             venues = [data[leg].to_numpy().astype(str) for leg in ("long", "short")]
         oldest = np.timedelta64(round(hours_of(self.max_age, "max_age", minimum=0.0) * _HOUR_US), "us")
-        return _Forecast(data["time"].to_numpy(), oldest, places, venues, data.to_numpy())
+        return _Forecast(
+            times=data["time"].to_numpy(),
+            max_age=oldest,
+            symbols=places,
+            venues=venues,
+            values=data.to_numpy(),
+        )
 
     def _values(self, past: Past) -> Floats:
         """Return the newest known forecasts, over the symbols and pairs (or venues) of the past."""

@@ -176,8 +176,8 @@ def greeks(
     """Return sensitivities of `price`; see `derivdata.analysis.black76.greeks`."""
 
     def kernel(*block: Any) -> tuple[Any, ...]:
-        at = kernels.terms(*block, inverse=premium == "inverse")
-        return tuple(kernels.greek(name, delta, at) for name in which)
+        options = kernels.terms(*block, inverse=premium == "inverse")
+        return tuple(kernels.greek(name, delta, options) for name in which)
 
     arrays = fitting(forward, strike, year_fraction, iv, side, interest_rate)
     values = dict(zip(which, apply(kernel, arrays, [np.float64] * len(which)), strict=True))

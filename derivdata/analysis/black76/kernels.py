@@ -312,12 +312,12 @@ def price(
     x = log_distance(forward, strike)
     s = iv * np.sqrt(years)
     value = np.maximum(sign * (forward - strike), 0.0)
-    live = (s > 0) & (x < np.inf)
-    if live.all():
+    has_time_value = (s > 0) & (x < np.inf)
+    if has_time_value.all():
         value += np.sqrt(forward) * np.sqrt(strike) * time_value(x, s)
     else:
-        at = np.flatnonzero(live)
-        value[at] += np.sqrt(forward[at]) * np.sqrt(strike[at]) * time_value(x[at], s[at])
+        rows = np.flatnonzero(has_time_value)
+        value[rows] += np.sqrt(forward[rows]) * np.sqrt(strike[rows]) * time_value(x[rows], s[rows])
     if inverse:
         value /= forward
     if rate.any():
@@ -348,26 +348,27 @@ def implied_volatility(
     intrinsic = np.maximum(sign * (forward - strike), 0.0) / unit
     excess = value - intrinsic
     bound = np.minimum(forward, strike) / unit
-    noise = _ROUNDING * precision[0] * intrinsic
-    if precision[1]:
+    price_rounding, input_rounding = precision
+    noise = _ROUNDING * price_rounding * intrinsic
+    if input_rounding:
         # For in-the-money options, rounding of the forward and the strike also changes the excess.
-        noise = np.where(intrinsic > 0.0, noise + precision[1] * (forward + strike) / unit, noise)
-    top = (1.0 - _ROUNDING * precision[0]) * bound
+        noise = np.where(intrinsic > 0.0, noise + input_rounding * (forward + strike) / unit, noise)
+    top = (1.0 - _ROUNDING * price_rounding) * bound
 
     # 2. Invert it if a volatility is implied.
     status = _status(excess, noise, top, forward, strike, years)
     iv = np.full(value.shape, np.nan)
-    at: Any = slice(None)
+    rows: Any = slice(None)
     if status.any():
-        at = np.flatnonzero(status == 0)
-    f = forward[at]
-    k = strike[at]
+        rows = np.flatnonzero(status == 0)
+    f = forward[rows]
+    k = strike[rows]
     scale = 1.0 / (np.sqrt(f) * np.sqrt(k))
     if inverse:
         scale = np.sqrt(f) / np.sqrt(k)
-    root = deviation(log_distance(f, k), excess[at] * scale)
-    iv[at] = np.where(root.converged, root.s, np.nan) / np.sqrt(years[at])
-    status[at] = np.where(root.converged, 0, np.int32(Status.NOT_CONVERGED))
+    root = deviation(log_distance(f, k), excess[rows] * scale)
+    iv[rows] = np.where(root.converged, root.s, np.nan) / np.sqrt(years[rows])
+    status[rows] = np.where(root.converged, 0, np.int32(Status.NOT_CONVERGED))
     return iv, status
 
 
@@ -424,98 +425,120 @@ def terms(
     return Terms(forward, strike, years, iv, sign, rate, s, d1, d2, density, inverse)
 
 
-def greek(name: Greek, delta: DeltaKind, at: Terms) -> Floats:
+def greek(name: Greek, delta: DeltaKind, option: Terms) -> Floats:
     """Compute one greek of a block; NaN outside the domain of the price and, without time value, at F = K."""
-    value = _DELTAS[delta](at) if name == "delta" else _FORMS[name](at)
-    valid = priceable(at.forward, at.strike, at.years, at.iv) & np.isfinite(at.sign)
+    value = _DELTAS[delta](option) if name == "delta" else _FORMS[name](option)
+    valid = priceable(option.forward, option.strike, option.years, option.iv) & np.isfinite(option.sign)
     return np.where(valid, value, np.nan)
 
 
-def _or_limit(at: Terms, value: Floats) -> Floats:
+def _or_limit(option: Terms, value: Floats) -> Floats:
     """Return `value`, or its limit 0 without time value."""
-    return np.where(np.isinf(at.d1), 0.0, value)
+    return np.where(np.isinf(option.d1), 0.0, value)
 
 
-def _discount(at: Terms) -> Floats:
-    return np.exp(-at.rate * at.years)
+def _discount(option: Terms) -> Floats:
+    return np.exp(-option.rate * option.years)
 
 
-def _forward_delta(at: Terms) -> Floats:
-    return at.sign * special.ndtr(at.sign * at.d1)
+def _forward_delta(option: Terms) -> Floats:
+    return option.sign * special.ndtr(option.sign * option.d1)
 
 
-def _premium_adjusted_delta(at: Terms) -> Floats:
-    return at.sign * at.strike / at.forward * special.ndtr(at.sign * at.d2)
+def _premium_adjusted_delta(option: Terms) -> Floats:
+    return option.sign * option.strike / option.forward * special.ndtr(option.sign * option.d2)
 
 
-def _gamma(at: Terms) -> Floats:
-    linear = _or_limit(at, at.density / (at.forward * at.s))
-    if at.inverse:
-        linear = (linear - 2.0 * _premium_adjusted_delta(at) / at.forward) / at.forward
-    return _discount(at) * linear
+def _gamma(option: Terms) -> Floats:
+    linear = _or_limit(option, option.density / (option.forward * option.s))
+    if option.inverse:
+        linear = (linear - 2.0 * _premium_adjusted_delta(option) / option.forward) / option.forward
+    return _discount(option) * linear
 
 
-def _vega(at: Terms) -> Floats:
-    return _discount(at) * at.density * np.sqrt(at.years) * (1.0 if at.inverse else at.forward)
+def _vega(option: Terms) -> Floats:
+    return (
+        _discount(option)
+        * option.density
+        * np.sqrt(option.years)
+        * (1.0 if option.inverse else option.forward)
+    )
 
 
-def _theta(at: Terms) -> Floats:
-    decay = _or_limit(at, -0.5 * _vega(at) * at.iv / at.years)
-    if not at.rate.any():
+def _theta(option: Terms) -> Floats:
+    decay = _or_limit(option, -0.5 * _vega(option) * option.iv / option.years)
+    if not option.rate.any():
         return decay
-    return decay + at.rate * price(*at[:6], inverse=at.inverse)
+    value = price(
+        option.forward,
+        option.strike,
+        option.years,
+        option.iv,
+        option.sign,
+        option.rate,
+        inverse=option.inverse,
+    )
+    return decay + option.rate * value
 
 
-def _vanna(at: Terms) -> Floats:
-    linear = _or_limit(at, -at.density * at.d2 / at.iv)
-    if at.inverse:
-        linear = (linear - at.density * np.sqrt(at.years)) / at.forward
-    return _discount(at) * linear
+def _vanna(option: Terms) -> Floats:
+    linear = _or_limit(option, -option.density * option.d2 / option.iv)
+    if option.inverse:
+        linear = (linear - option.density * np.sqrt(option.years)) / option.forward
+    return _discount(option) * linear
 
 
-def _rho(at: Terms) -> Floats:
+def _rho(option: Terms) -> Floats:
     """Return the derivative by the rate with spot fixed, as the forward ``S e^(rT)`` moves with it.
 
     ``dV/dr = −T V + T F ∂V/∂F``, and ``F ∂V/∂F − V`` is ``D·(±K N(±d2))``; in coin ``∂(B/F)/∂F = δ_pa/F``.
     """
-    exercised = at.sign * at.strike * special.ndtr(at.sign * at.d2)
-    if at.inverse:
-        exercised = exercised / at.forward - price(*at[:5], np.zeros_like(at.rate), inverse=True)
-    return _discount(at) * at.years * exercised
+    exercised = option.sign * option.strike * special.ndtr(option.sign * option.d2)
+    if option.inverse:
+        exercised = exercised / option.forward - price(
+            option.forward,
+            option.strike,
+            option.years,
+            option.iv,
+            option.sign,
+            np.zeros_like(option.rate),
+            inverse=True,
+        )
+    return _discount(option) * option.years * exercised
 
 
-def _charm(at: Terms) -> Floats:
+def _charm(option: Terms) -> Floats:
     """Return the derivative of ``∂V/∂F`` by time with the forward fixed; ``∂d1/∂T = −d2/(2T)``."""
-    moved = at.d1 if at.inverse else at.d2
-    decay = _or_limit(at, at.density * moved / (2.0 * at.years))
-    delta = _premium_adjusted_delta(at) if at.inverse else _forward_delta(at)
-    return _discount(at) * (decay + at.rate * delta) / (at.forward if at.inverse else 1.0)
+    moved = option.d1 if option.inverse else option.d2
+    decay = _or_limit(option, option.density * moved / (2.0 * option.years))
+    delta = _premium_adjusted_delta(option) if option.inverse else _forward_delta(option)
+    return _discount(option) * (decay + option.rate * delta) / (option.forward if option.inverse else 1.0)
 
 
-def _speed(at: Terms) -> Floats:
+def _speed(option: Terms) -> Floats:
     """Return ``∂Γ/∂F``: ``Γ' = −Γ/F (1 + d1/s)``; in coin ``Γ'/F − 3 Γ/F² + 6 δ_pa/F³``."""
-    gamma = _or_limit(at, at.density / (at.forward * at.s))
-    linear = _or_limit(at, -gamma / at.forward * (1.0 + at.d1 / at.s))
-    if at.inverse:
-        linear = (linear - 3.0 * gamma / at.forward) / at.forward
-        linear = linear + 6.0 * _premium_adjusted_delta(at) / at.forward**3
-    return _discount(at) * linear
+    gamma = _or_limit(option, option.density / (option.forward * option.s))
+    linear = _or_limit(option, -gamma / option.forward * (1.0 + option.d1 / option.s))
+    if option.inverse:
+        linear = (linear - 3.0 * gamma / option.forward) / option.forward
+        linear = linear + 6.0 * _premium_adjusted_delta(option) / option.forward**3
+    return _discount(option) * linear
 
 
 _DELTAS: dict[DeltaKind, Callable[[Terms], Floats]] = {
     "forward": _forward_delta,
     "pa": _premium_adjusted_delta,
-    "spot": lambda at: _discount(at) * _forward_delta(at),
+    "spot": lambda option: _discount(option) * _forward_delta(option),
 }
 _FORMS: dict[Greek, Callable[[Terms], Floats]] = {
     "gamma": _gamma,
     "vega": _vega,
     "theta": _theta,
     "vanna": _vanna,
-    "volga": lambda at: _or_limit(at, _vega(at) * at.d1 * at.d2 / at.iv),
+    "volga": lambda option: _or_limit(option, _vega(option) * option.d1 * option.d2 / option.iv),
     "rho": _rho,
     "charm": _charm,
     "speed": _speed,
-    "d1": lambda at: at.d1,
-    "d2": lambda at: at.d2,
+    "d1": lambda option: option.d1,
+    "d2": lambda option: option.d2,
 }

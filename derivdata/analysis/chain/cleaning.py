@@ -217,16 +217,16 @@ def _tests(iv_max: float, mad: float) -> dict[str, Callable[[PreparedChain], Any
     Each test applies to options that passed the earlier ones.
     """
     return {
-        "expired": lambda o: ~(o.rows["year_fraction"] > 0),
-        "strike": lambda o: ~(o.rows["strike"] > 0),
-        "iv_missing": lambda o: o.rows["iv"].isna(),
-        "iv_not_positive": lambda o: ~(o.rows["iv"] > 0),
-        "iv_too_high": lambda o: ~(o.rows["iv"] <= iv_max),
-        "underlying": lambda o: o.rows["underlying_price"] <= 0,
+        "expired": lambda chain: ~(chain.rows["year_fraction"] > 0),
+        "strike": lambda chain: ~(chain.rows["strike"] > 0),
+        "iv_missing": lambda chain: chain.rows["iv"].isna(),
+        "iv_not_positive": lambda chain: ~(chain.rows["iv"] > 0),
+        "iv_too_high": lambda chain: ~(chain.rows["iv"] <= iv_max),
+        "underlying": lambda chain: chain.rows["underlying_price"] <= 0,
         "duplicate": _repeated,
-        "crossed": lambda o: o.prices.bid > o.prices.ask,
+        "crossed": lambda chain: chain.prices.bid > chain.prices.ask,
         "no_time_value": _without_time_value,
-        "outlier": lambda o: _far_out(o, mad),
+        "outlier": lambda chain: _far_out(chain, mad),
     }
 
 

@@ -86,8 +86,8 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
     if not prices.known:
         raise ValueError("options must have bid and ask prices to find executable arbitrage")
     table = slice_forwards(chain, methods=("underlying", "parity", "delta", "spot"))
-    side = rows["side"].astype(object)
-    frame = rows.assign(bid=prices.bid, ask=prices.ask, inverse=prices.inverse, place=chain.place, side=side)
+    frame = rows.assign(bid=prices.bid, ask=prices.ask, inverse=prices.inverse, place=chain.place)
+    frame["side"] = frame["side"].astype(object)
     for name in ("bid", "ask"):
         frame[name] = frame[name].where((frame[name] > 0.0) & np.isfinite(frame[name]))
         size = f"{name}_size"
@@ -108,18 +108,18 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
             wide = wide.reindex(columns=pd.MultiIndex.from_product([values, ("call", "put")]))
             price = {}
             sizes = {}
-            for key in itertools.product(("call", "put"), ("bid", "ask")):
-                price[key] = wide[key[1], key[0]].to_numpy(np.float64)
-                sizes[key] = wide[f"{key[1]}_size", key[0]].to_numpy(np.float64)
+            for side, quote in itertools.product(("call", "put"), ("bid", "ask")):
+                price[side, quote] = wide[quote, side].to_numpy(np.float64)
+                sizes[side, quote] = wide[f"{quote}_size", side].to_numpy(np.float64)
             yield QuotedExpiry(
-                rows_of_unit[labels].iloc[0].to_dict(),
-                rows_of_unit["expiry"].iloc[0],
-                forward,
-                discount,
-                bool(inverse),
-                wide.index.to_numpy(np.float64),
-                price,
-                sizes,
+                labels=rows_of_unit[labels].iloc[0].to_dict(),
+                expiry=rows_of_unit["expiry"].iloc[0],
+                forward=forward,
+                discount=discount,
+                inverse=bool(inverse),
+                strike=wide.index.to_numpy(np.float64),
+                price=price,
+                size=sizes,
             )
 
 
@@ -324,16 +324,19 @@ def portfolio(quotes: QuotedExpiry, future: Future | None) -> Portfolio | None:
         return None
 
     # 4. Scale the trades so that the largest is 1 coin.
-    most = float(np.max(quantity[:count]))
+    largest = float(np.max(quantity[:count]))
+    amounts = [float(amount) for amount in quantity[:count]]
     trades = [
-        programme.legs[i]._replace(quantity=programme.legs[i].quantity * float(quantity[i]) / most)
-        for i in np.flatnonzero(quantity[:count])
+        leg._replace(quantity=leg.quantity * amount / largest)
+        for leg, amount in zip(programme.legs, amounts, strict=True)
+        if amount
     ]
     trades.sort(key=lambda trade: (-abs(trade.quantity), trade.at, trade.side))
     hedge = None
     if future is not None:
-        hedge = _hedge(future, float(quantity[-2] - quantity[-1]) / most, inverse=quotes.inverse)
-    return Portfolio(trades, hedge, profit / most * unit * quotes.discount)
+        bought, sold = quantity[-2:]
+        hedge = _hedge(future, float(bought - sold) / largest, inverse=quotes.inverse)
+    return Portfolio(trades, hedge, profit / largest * unit * quotes.discount)
 
 
 class _Programme(NamedTuple):
@@ -502,20 +505,20 @@ def _row(
 ) -> dict[str, Any]:
     """Return the row of one violation; without `gross` it is the immediate payoff of the trades."""
     first = trades[0].of
+    unit = first.unit  # prices in coin of both expiries are valued at the same rate
     paid = 0.0
     cost = 0.0
     texts = []
     sizes = []
     for trade in trades:
-        quantity, of, side, at = trade
-        # Prices in coin of both expiries are valued at the same rate.
-        price = of.price[trade.key][at]
-        unit = first.unit
-        paid -= quantity * price * unit
-        cost += abs(quantity) * min(fees.rate * of.forward, fees.cap * price * unit)
-        sizes.append(of.size[trade.key][at] / abs(quantity))
-        verb = "buy" if quantity > 0 else "sell"
-        texts.append(f"{verb} {abs(quantity):.8g} {side} {of.strike[at]:.15g} at {price:.6g}")
+        quotes = trade.of
+        quantity = abs(trade.quantity)
+        price = quotes.price[trade.key][trade.at]
+        paid -= trade.quantity * price * unit
+        cost += quantity * min(fees.rate * quotes.forward, fees.cap * price * unit)
+        sizes.append(quotes.size[trade.key][trade.at] / quantity)
+        verb = "buy" if trade.quantity > 0 else "sell"
+        texts.append(f"{verb} {quantity:.8g} {trade.side} {quotes.strike[trade.at]:.15g} at {price:.6g}")
     if hedge is not None:
         value = hedge.amount * first.forward
         size = f"{hedge.amount:.8g} future"

@@ -417,8 +417,9 @@ def _best_forecast(*figures: Any, names: Any) -> tuple[Any, ...]:
     has_forecast = np.isfinite(net)
     best = np.argmax(np.where(has_forecast, net, -np.inf), axis=-1)
     has_pair = has_forecast.any(axis=-1)
-    long = np.where(has_pair, names[0][best], "")
-    short = np.where(has_pair, names[1][best], "")
+    long_names, short_names = names
+    long = np.where(has_pair, long_names[best], "")
+    short = np.where(has_pair, short_names[best], "")
 
     # 2. Select its values.
     selected = []
@@ -430,7 +431,8 @@ def _best_forecast(*figures: Any, names: Any) -> tuple[Any, ...]:
     has_few = (status & FundingStatus.TOO_FEW).all(axis=-1)
     without_pair = np.where(has_few, FundingStatus.TOO_FEW, FundingStatus.GAP)
     without_outcome = np.where(has_ended, FundingStatus.GAP, FundingStatus.OPEN)
-    is_unknown = np.isnan(selected[3])
+    _, _, _, realised_of_best, _ = selected
+    is_unknown = np.isnan(realised_of_best)
     status_of_pair = np.where(is_unknown, without_outcome, 0)
     reason = np.where(has_pair, status_of_pair, without_pair)
     return long, short, *selected, reason.astype(np.int32)
@@ -500,12 +502,14 @@ def pick_summary(
     with np.errstate(invalid="ignore"):
         means = sums.sum(axis=-1) / number.sum(axis=-1)
     ends = _bootstrap(sums, number, level, resamples, seed_of(rng))
-    for at, name in enumerate(("predicted_net", "realised_net", "difference", "coverage", "share_positive")):
-        unit = "_bps" if at < 3 else ""
-        summary[name + unit] = float(means[at])
-        if name in ("realised_net", "difference", "coverage"):
-            stem = name.removesuffix("_net")
-            summary[f"{stem}_low{unit}"], summary[f"{stem}_high{unit}"] = map(float, ends[:, at])
+    names = ["predicted_net_bps", "realised_net_bps", "difference_bps", "coverage", "share_positive"]
+    for place, name in enumerate(names):
+        summary[name] = float(means[place])
+        if name in ("realised_net_bps", "difference_bps", "coverage"):
+            stem = name.removesuffix("_bps").removesuffix("_net")
+            unit = "_bps" if name.endswith("_bps") else ""
+            summary[f"{stem}_low{unit}"] = float(ends[0, place])
+            summary[f"{stem}_high{unit}"] = float(ends[1, place])
     for label in summary.data_vars:
         summary[label].attrs = {"units": BPS_UNIT if str(label).endswith("_bps") else "1"}
     attributes = ("kind", "provenance", "rule", "level", "hold_hours")

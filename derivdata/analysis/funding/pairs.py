@@ -96,20 +96,26 @@ def earned_by_legs(
 
     # 2. Compute each leg in its settlement coin, and in USD at the last price of that coin.
     result = xr.Dataset(coords={"symbol": symbols})
-    for leg, unit in itertools.product(legs, (("coin", "coin"), ("usd", USD_UNIT))):
+    for leg, (suffix, unit) in itertools.product(legs, (("coin", "coin"), ("usd", USD_UNIT))):
         values = np.full(len(symbols), np.nan)
-        result[f"{leg.name}_{unit[0]}"] = ("symbol", values, {"units": unit[1]})
+        result[f"{leg.name}_{suffix}"] = ("symbol", values, {"units": unit})
+    payment_rows = np.searchsorted(times, stamps[paid])
+
+    def series(panel: xr.DataArray, symbol: str, leg: Leg) -> Floats:
+        values: Floats = panel.sel(symbol=symbol, exchange=leg.venue).transpose("time").to_numpy()
+        return values
+
     for place, symbol in enumerate(symbols):
-        own = [marks.sel(symbol=symbol, exchange=leg.venue).transpose("time").to_numpy() for leg in legs]
-        coins = leg_usd / (0.5 * (own[0][0] + own[1][0]))
-        for leg, price in zip(legs, own, strict=True):
+        leg_prices = [series(marks, symbol, leg) for leg in legs]
+        long_price, short_price = leg_prices
+        coins = leg_usd / (0.5 * (long_price[0] + short_price[0]))
+        for leg, price in zip(legs, leg_prices, strict=True):
             settle = price if leg.kind == "inverse" else np.ones_like(price)
             if leg.settle:
-                settle = marks.sel(symbol=leg.settle, exchange=leg.venue).transpose("time").to_numpy()
-            series = rates.sel(symbol=symbol, exchange=leg.venue).transpose("time").to_numpy()[paid]
-            lasts = interval.sel(symbol=symbol, exchange=leg.venue).transpose("time").to_numpy()[paid]
-            at = np.searchsorted(times, stamps[paid])
-            earned = _of_leg(leg, coins, series, lasts, at, price, settle)
+                settle = series(marks, leg.settle, leg)
+            leg_rates = series(rates, symbol, leg)[paid]
+            leg_hours = series(interval, symbol, leg)[paid]
+            earned = _of_leg(leg, coins, leg_rates, leg_hours, payment_rows, price, settle)
             result[f"{leg.name}_usd"][place] = earned * settle[-1]
             if leg.kind != _LINEAR:
                 result[f"{leg.name}_coin"][place] = earned
@@ -120,25 +126,30 @@ def _of_leg(
     leg: Leg,
     coins: float,
     rates: Floats,
-    lasts: Floats,
-    at: NDArray[np.intp],
+    interval: Floats,
+    payment_rows: NDArray[np.intp],
     price: Floats,
     settle: Floats,
 ) -> float:
-    """Return a leg's earnings in its settlement coin: payments and price P&L minus the fees of two trades."""
-    is_paid = np.isfinite(rates) & (lasts > 0.0)
-    rate = -leg.direction * rates[is_paid] * lasts[is_paid] / REFERENCE_HOURS / BPS
-    at = at[is_paid]
+    """Return a leg's earnings in its settlement coin: payments and price P&L minus the fees of two trades.
+
+    `price` and `settle` are marks from the start to the end [USD]; `payment_rows` are those of the payments.
+    """
+    is_paid = np.isfinite(rates) & (interval > 0.0)
+    rate = -leg.direction * rates[is_paid] * interval[is_paid] / REFERENCE_HOURS / BPS
+    payment_price = price[payment_rows[is_paid]]
+    entry = price[0]
+    final = price[-1]
     fee = leg.fee_bps / BPS
     if leg.kind == "inverse":
-        notional = coins * price[0]
-        received = (rate * notional / price[at]).sum()
-        gained = leg.direction * notional * (1.0 / price[0] - 1.0 / price[-1])
-        return float(received + gained - fee * notional * (1.0 / price[0] + 1.0 / price[-1]))
+        notional = coins * entry
+        received = (rate * notional / payment_price).sum()
+        gained = leg.direction * notional * (1.0 / entry - 1.0 / final)
+        return float(received + gained - fee * notional * (1.0 / entry + 1.0 / final))
     multiplier = coins / settle[0]
-    received = (rate * multiplier * price[at]).sum()
-    gained = leg.direction * multiplier * (price[-1] - price[0])
-    return float(received + gained - fee * multiplier * (price[0] + price[-1]))
+    received = (rate * multiplier * payment_price).sum()
+    gained = leg.direction * multiplier * (final - entry)
+    return float(received + gained - fee * multiplier * (entry + final))
 
 
 OWNED = "spot"
@@ -284,11 +295,11 @@ def realised_carry(
     # 1. Sum the payments of both legs within the span.
     cost = float(pair_costs(fee_bps, [long, short])[0, 1])
     prepared = prepare(panel, overlap=overlap)
-    stamps = [naive_utc(stamp).to_datetime64() for stamp in (opened, closed)]
-    span = hours_at(np.array(stamps), prepared.origin)
+    first, last = (naive_utc(stamp).to_datetime64() for stamp in (opened, closed))
+    span = hours_at(np.array([first, last]), prepared.origin)
     carry = earned(prepared, span[:1], span[1:], min_cover=min_cover).isel(span=0)
-    rates = prepared.arrays[0]
-    inside = rates.where((rates["time"] > stamps[0]) & (rates["time"] <= stamps[1])).count("time")
+    rates, interval = prepared.arrays
+    settlements = rates.where((rates["time"] > first) & (rates["time"] <= last)).count("time")
 
     # 2. Sum the pair: a long pays the rate, and a short receives it.
     amount = carry["amount"]
@@ -303,7 +314,7 @@ def realised_carry(
     years = float(span[1] - span[0]) / _HOURS_A_YEAR
     result["net_apr"] = (result["net_bps"] / 1e4 / years).assign_attrs(units=APR_UNIT)
     for leg, venue in venues.items():
-        result[f"{leg}_settlements"] = inside.drop_attrs().sel(exchange=venue, drop=True)
+        result[f"{leg}_settlements"] = settlements.drop_attrs().sel(exchange=venue, drop=True)
         result[f"{leg}_coverage"] = carry["coverage"].sel(exchange=venue, drop=True)
     gap = (result["long_coverage"] < 1.0) | (result["short_coverage"] < 1.0)
     result["status"] = (gap * np.int32(FundingStatus.GAP)).astype(np.int32)
@@ -311,8 +322,9 @@ def realised_carry(
 
     # 3. With prices, add price P&L and fees, in USD and in each leg's settlement coin.
     if prices is not None:
-        due = prepared.arrays
-        in_coin = _settled_in_coin(due[0], due[1], prices, venues, contracts or {}, fee_bps, stamps, leg_usd)
+        in_coin = _settled_in_coin(
+            rates, interval, prices, venues, contracts or {}, fee_bps, (first, last), leg_usd
+        )
         for leg in venues:
             is_known = result[f"{leg}_bps"].notnull()  # with too few payments both are unknown
             for name in (f"{leg}_coin", f"{leg}_usd"):
@@ -339,17 +351,17 @@ def _settled_in_coin(
     venues: Mapping[str, str],
     contracts: Mapping[str, str],
     fee_bps: float | Mapping[str, float],
-    stamps: Sequence[np.datetime64],
+    span: tuple[np.datetime64, np.datetime64],
     leg_usd: float,
 ) -> xr.Dataset:
-    """Return the earnings of each leg in its settlement coin and in USD."""
+    """Return the earnings of each leg over a span, in its settlement coin and in USD."""
     fees = fee_bps if isinstance(fee_bps, Mapping) else dict.fromkeys(venues.values(), fee_bps)
     legs = []
     for (name, venue), direction in zip(venues.items(), (1.0, -1.0), strict=True):
         kind, coin = kind_of_contract(contracts, venue)
         legs.append(Leg(name, venue, direction, float(fees[venue]), kind, coin))
     size = positive(leg_usd, "leg_usd")
-    earned = earned_by_legs(rates, interval, prices, (legs[0], legs[1]), stamps[0], stamps[1], size)
+    earned = earned_by_legs(rates, interval, prices, (legs[0], legs[1]), *span, size)
     return earned if "symbol" in rates.dims else earned.isel(symbol=0, drop=True)
 
 

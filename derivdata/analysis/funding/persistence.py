@@ -673,12 +673,12 @@ def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> t
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tau = half_life / np.log(2.0)
         away = spread - mean
-        # The spread crosses 0 here if it and its mean have opposite signs: the carry has its extreme.
+        # The carry has its extreme when the spread crosses 0, if spread and mean have opposite signs.
         has_turn = np.sign(spread) * np.sign(mean) < 0.0
         turn = np.where(has_turn, tau * np.log(-away / mean), 0.0)
-        # Here the mean has paid the cost and everything that the deviation can take away.
+        # The mean alone has then paid the cost, and the most that the deviation can take away.
         by_mean = (REFERENCE_HOURS * cost + np.abs(away) * tau) / mean
-        # Here a spread that decays to 0 has paid the cost; a mean at or above 0 only adds to it.
+        # A spread that decays to 0 has then paid the cost; a mean at or above 0 only adds to it.
         by_spread = -tau * np.log1p(-REFERENCE_HOURS * cost / (spread * tau))
         by_constant = REFERENCE_HOURS * cost / spread
 

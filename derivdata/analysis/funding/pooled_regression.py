@@ -308,21 +308,21 @@ def _realised_share(
 ) -> Floats:
     """Return the realised share of past forecasts by size: (column, `_GRID`).
 
-    Over deciles of the size of past forecasts, the last of them in four, it is earned over forecast, shrunk
-    to 1 by `_FORECAST_WEIGHT` decisions. It is at most 1 and never rises with the size (isotonic regression),
-    and a larger forecast stays the larger one. The largest forecasts are partly lucky, so their realised
-    share is lowest, which the common slope cannot capture.
+    The share is the sum earned over the sum forecast, in groups of forecasts of similar size (deciles, and
+    quarters of the last one), shrunk to 1 by `_FORECAST_WEIGHT` decisions. It is at most 1 and never rises
+    with the size (isotonic regression), and a larger forecast stays the larger one. The largest forecasts are
+    partly lucky, so their realised share is lowest, which the common slope cannot capture.
     """
     # 1. Sum number, forecast and earned amounts of known forecasts, by their size on the grid.
     size = np.abs(predicted)
     earned = realised * direction_of(predicted)
-    finite = np.isfinite(size + earned) & (size > TINY)
-    place = _grid_place(np.where(finite, size, 1.0)).round().astype(np.intp)[finite]
-    column = np.broadcast_to(np.arange(columns.size), size.shape)[finite]
-    totals = np.zeros((columns.size, _GRID.size, 3))
+    known = np.isfinite(size + earned) & (size > TINY)
+    place = _grid_place(np.where(known, size, 1.0)).round().astype(np.intp)[known]
+    column = np.broadcast_to(np.arange(columns.size), size.shape)[known]
+    by_decision = np.zeros((columns.size, _GRID.size, 3))
     for row, amount in enumerate((np.ones_like(size), size, earned)):
-        np.add.at(totals[..., row], (column, place), amount[finite])
-    sums = remembered(totals, columns, plan)
+        np.add.at(by_decision[..., row], (column, place), amount[known])
+    sums = remembered(by_decision, columns, plan)
 
     # 2. Combine the grid into groups of quantiles.
     count = sums[..., 0]
@@ -331,12 +331,13 @@ def _realised_share(
     group = np.searchsorted(_GROUPS, quantile)
     grouped = np.zeros((columns.size, _GROUPS.size + 1, 2))
     np.add.at(grouped, (np.arange(columns.size)[:, None], group), sums[..., 1:])
-    forecast = grouped[..., 0]
-    earned = grouped[..., 1]
+    forecast_sum = grouped[..., 0]
+    earned_sum = grouped[..., 1]
 
     # 3. Shrink the ratio of earned to forecast amounts to 1, and make it fall with the size.
     prior_weight = (_FORECAST_WEIGHT / np.maximum(decision_count, TINY))[:, None]
-    ratio = _non_increasing_ratio(earned + forecast * prior_weight, forecast * (1.0 + prior_weight))
+    shrunk_earned = earned_sum + forecast_sum * prior_weight
+    ratio = _non_increasing_ratio(shrunk_earned, forecast_sum * (1.0 + prior_weight))
     share = np.clip(np.take_along_axis(ratio, group, axis=1), 0.0, 1.0)
     # A larger forecast stays the larger one: share × size must not fall.
     share = np.maximum.accumulate(share * _GRID, axis=1) / _GRID

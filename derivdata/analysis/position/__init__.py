@@ -141,42 +141,44 @@ def attribution(
     # 1. Place the legs on both surfaces.
     held = instruments(legs)
     legs_before = on_surface(held, before, "before", clock)
-    two = on_surface(held, after, "after", clock, entry=legs_before.forward)
-    passed = legs_before.year_fraction - two.year_fraction
+    legs_after = on_surface(held, after, "after", clock, entry=legs_before.forward)
+    passed = legs_before.year_fraction - legs_after.year_fraction
     if not passed.chunks and not bool((passed > 0.0).all()):
         raise ValueError("after must be later than before, and options of legs must have an expiry")
     price = settlement_prices(held, delivery, before, after, contract)
-    two = _settled(two, price)
+    legs_after = _settled(legs_after, price)
 
     # 2. Compute the moves of time, of forwards, and of volatilities beyond their ageing.
     years = legs_before.year_fraction
-    left = two.year_fraction
-    passed = years - left
-    alive = left > 0.0
+    years_after = legs_after.year_fraction
+    passed = years - years_after
+    alive = years_after > 0.0
     k = legs_before.moneyness
-    k_after = two.moneyness
+    k_after = legs_after.moneyness
     ageing = legs_before.ageing(passed)
     iv = where(legs_before.is_option, legs_before.iv(k), 0.0)
     aged = iv * ageing
     valid = alive
     if price is not None:
         valid = alive | (price.notnull() & (years > 0.0))
-    iv_after = where(legs_before.is_option & alive, two.iv(k_after), aged).where(valid)
-    d_forward = two.forward - legs_before.forward
+    iv_after = where(legs_before.is_option & alive, legs_after.iv(k_after), aged).where(valid)
+    d_forward = legs_after.forward - legs_before.forward
     by_spot = d_forward if spot is None else _by_spot(legs_before, d_forward, alive, spot)
-    later = legs_before._replace(year_fraction=left.where(valid))
+    aged_legs = legs_before._replace(year_fraction=years_after.where(valid))
     moves = (d_forward, by_spot, iv_after - aged)
-    steps = _volatilities(legs_before, two, k_after, ageing) if method == "revaluation" else None
+    steps = _volatilities(legs_before, legs_after, k_after, ageing) if method == "revaluation" else None
 
     def contributions(premium: Any) -> xr.Dataset:
         start = value_of(legs_before, legs_before.forward, years, iv, interest_rate, premium)
-        end = value_of(two, two.forward, left, iv_after, interest_rate, premium).where(valid)
+        end = value_of(legs_after, legs_after.forward, years_after, iv_after, interest_rate, premium)
+        end = end.where(valid)
         if steps is None:
-            terms = leg_terms(legs_before, later, (iv, aged), moves, interest_rate, premium)
+            terms = leg_terms(legs_before, aged_legs, (iv, aged), moves, interest_rate, premium)
             terms = _with_settlement(terms, end - start, price)
         else:
-            forwards = (legs_before.forward, legs_before.forward + by_spot, *[two.forward] * 5)
-            terms = _revalued(later, start, forwards, steps, interest_rate, premium)
+            # The forward after each of `STEPS`: theta, spot, basis, and four moves of the smile.
+            forwards = [legs_before.forward, legs_before.forward + by_spot] + [legs_after.forward] * 5
+            terms = _revalued(aged_legs, start, forwards, steps, interest_rate, premium)
         pnl = end - start
         return xr.Dataset(
             {"contribution": terms, "residual": pnl - terms.sum("term", skipna=False), "pnl": pnl}
@@ -200,7 +202,7 @@ def attribution(
     if steps is not None:
         moved = [steps[0] - iv, *(now - then for then, now in itertools.pairwise(steps))]
         result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/√year")
-    status = (legs_before.status(k) | two.status(k_after)).astype(np.int32)
+    status = (legs_before.status(k) | legs_after.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
     return labelled.assign_attrs(_origin(before, after))
 
@@ -240,18 +242,18 @@ def _settled(legs: Legs, price: xr.DataArray | None) -> Legs:
     return legs._replace(forward=forward, year_fraction=where(over, 0.0, legs.year_fraction))
 
 
-def _volatilities(start: Legs, two: Legs, k: xr.DataArray, ageing: Any) -> list[xr.DataArray]:
+def _volatilities(start: Legs, legs_after: Legs, k: xr.DataArray, ageing: Any) -> list[xr.DataArray]:
     """Return each leg's volatility after each of `STEPS`."""
 
     def moved(at: Any) -> xr.DataArray:
-        change: xr.DataArray = two.iv(at) - start.iv(at) * ageing
+        change: xr.DataArray = legs_after.iv(at) - start.iv(at) * ageing
         return change
 
     aged = start.iv(start.moneyness) * ageing
     level = moved(0.0)
     slid = start.iv(k) * ageing
     skewed = slid + level + (moved(k) - moved(-k)) / 2.0
-    every = [aged, aged, aged, slid, slid + level, skewed, two.iv(k)]
+    every = [aged, aged, aged, slid, slid + level, skewed, legs_after.iv(k)]
     return [where(start.is_option, iv, 0.0) for iv in every]
 
 
@@ -350,47 +352,48 @@ def scenarios(
     # 1. Make the axes of the grid.
     move = _axis(spot_change, "spot_change")
     shift = _axis(vol_change, "vol_change")
-    many = [elapsed] if isinstance(elapsed, str | pd.Timedelta) else list(elapsed)
-    passed = _axis([length(duration, "elapsed") / pd.Timedelta(1, "D") for duration in many], "days")
+    durations = [elapsed] if isinstance(elapsed, str | pd.Timedelta) else list(elapsed)
+    days = _axis([length(duration, "elapsed") / pd.Timedelta(1, "D") for duration in durations], "days")
+    passed = days / DAYS_PER_YEAR
     if not bool((move > -1.0).all()):
         raise ValueError("spot_change must be a fraction above -1 (a fall of 10 % is -0.1)")
 
     # 2. Compute forward, time and volatility of each leg in each scenario.
     placed = on_surface(legs, surface, clock=clock)
     forward = placed.forward * (1.0 + move)
-    years = placed.year_fraction - passed / DAYS_PER_YEAR
+    years = placed.year_fraction - passed
     years = years.where(abs(years) > 1e-12, 0.0)
-    k = placed.moneyness
+    k_now = placed.moneyness
     if sticky == "strike":
-        at = k * xr.ones_like(move)
-        iv = placed.iv(k)
+        k = k_now * xr.ones_like(move)
+        iv = placed.iv(k_now)
     else:
         ratio: Any = placed.strike / forward
-        at = np.log(ratio)
+        k = np.log(ratio)
         if sticky == "delta":
-            at, iv = _at_delta(placed, at, passed / DAYS_PER_YEAR)
+            k, iv = _at_delta(placed, k, passed)
         else:
-            iv = placed.iv(at) + sticky * placed.cut.skew() * np.log1p(move)
+            iv = placed.iv(k) + sticky * placed.cut.skew() * np.log1p(move)
 
     # 3. Revalue the legs; a volatility that is not above 0 gives NaN.
-    moved = iv * placed.ageing(passed / DAYS_PER_YEAR) + shift
-    good = (moved > 0.0) | (years <= 0.0) | ~placed.is_option
+    new_iv = iv * placed.ageing(passed) + shift
+    is_valid = (new_iv > 0.0) | (years <= 0.0) | ~placed.is_option
     alive = placed.year_fraction > 0.0
-    now = in_both_currencies(
+    value_now = in_both_currencies(
         lambda premium: value_of(
-            placed, placed.forward, placed.year_fraction, placed.iv(k), interest_rate, premium
+            placed, placed.forward, placed.year_fraction, placed.iv(k_now), interest_rate, premium
         )
     ).where(alive)
-    then = in_both_currencies(
-        lambda premium: value_of(placed, forward, years, moved.where(good), interest_rate, premium)
+    value = in_both_currencies(
+        lambda premium: value_of(placed, forward, years, new_iv.where(is_valid), interest_rate, premium)
     ).where(alive)
-    by_leg = xr.Dataset({"value": then, "pnl": then - now})
+    by_leg = xr.Dataset({"value": value, "pnl": value - value_now})
     result = by_leg.sum("leg", skipna=False).assign({f"{name}_by_leg": by_leg[name] for name in by_leg})
     for variable in result.data_vars.values():
         variable.attrs = {"units": "currency", "sticky": sticky}
     expired = where(years <= 0.0, np.int32(Status.EXPIRED), np.int32(0))
-    bad = where(good.all("vol_change"), np.int32(0), np.int32(Status.BAD_INPUT))
-    status = (placed.status(at) | expired | bad).astype(np.int32)
+    invalid = where(is_valid.all("vol_change"), np.int32(0), np.int32(Status.BAD_INPUT))
+    status = (placed.status(k) | expired | invalid).astype(np.int32)
     order = [dim for dim in ("leg", "spot_change", "days") if dim in status.dims]
     result["status"] = status.transpose(..., *order).drop_attrs().assign_attrs(flag_attrs())
     order = [dim for dim in ("leg", "spot_change", "vol_change", "days") if dim in result.dims]

@@ -193,11 +193,12 @@ class Legs(NamedTuple):
         t = self.year_fraction
         if self.rules is None:
             return (t - passed) / t
-        whole = self.rules.read(self.origin, t)
-        rest = self.rules.read(self.origin + passed * YEAR_US, t - passed)
+        now = self.rules.read(self.origin, t)
+        later = self.rules.read(self.origin + passed * YEAR_US, t - passed)
+        # Variance without events remains in proportion to business time, and that of events until they occur.
         w = self.cut.total_variance(0.0)
-        even = (1.0 - whole.events / w).clip(0.0) * rest.business / whole.business
-        share: xr.DataArray = even + rest.events / where(w > whole.events, w, whole.events)
+        without_events = (1.0 - now.events / w).clip(0.0) * later.business / now.business
+        share: xr.DataArray = without_events + later.events / where(w > now.events, w, now.events)
         return share
 
     def ageing(self, passed: xr.DataArray) -> xr.DataArray | float:

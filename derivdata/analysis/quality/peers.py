@@ -120,12 +120,12 @@ def compare(
     has_changed = has_enough & (change != 0.0)
     mean_agreement = np.nansum(agreement, axis=1) / np.maximum(both_known.sum(axis=1), 1)
     return Comparison(
-        _spikes(values, values - peers),
-        np.where(has_enough, np.where(has_changed, np.exp(change), 1.0), np.nan),
-        np.where(has_changed, change_at, -1),
-        has_enough & _changes_sign(agreement, values, peers, np.asarray(days)),
-        np.where(has_enough, np.exp(size), np.nan),
-        np.where(has_enough, np.where(mean_agreement < -_SIGNS, -1.0, 1.0), np.nan),
+        spikes=_spikes(values, values - peers),
+        scale_change=np.where(has_enough, np.where(has_changed, np.exp(change), 1.0), np.nan),
+        at=np.where(has_changed, change_at, -1),
+        sign_change=has_enough & _changes_sign(agreement, values, peers, np.asarray(days)),
+        peer_scale=np.where(has_enough, np.exp(size), np.nan),
+        peer_sign=np.where(has_enough, np.where(mean_agreement < -_SIGNS, -1.0, 1.0), np.nan),
     )
 
 

@@ -128,35 +128,37 @@ def labelled(
     for name, data in (arrays | {"iv_bid": iv_bid, "iv_ask": iv_ask}).items():
         _require_unit(data, name)
     dim = core[-1]
-    every: list[str] = list(core)
+    quote_dims: list[str] = list(core)
     if not isinstance(iv, xr.DataArray):
-        more = np.ndim(iv) - len(core)
-        every = [*([lead] if more == 1 else [f"{lead}_{i}" for i in range(more)]), *core]
-    volatility = named(iv, every, "iv")
+        lead_count = np.ndim(iv) - len(core)
+        leads = [lead] if lead_count == 1 else [f"{lead}_{number}" for number in range(lead_count)]
+        quote_dims = [*leads, *core]
+    volatility = named(iv, quote_dims, "iv")
     if missing := [name for name in core if name not in volatility.dims]:
-        how = "; pass the dim of the quotes as dim=" if dim in missing else ""
-        raise ValueError(f"iv must have the dim {missing[0]!r}, got dims {volatility.dims}{how}")
+        hint = "; pass the dim of the quotes as dim=" if dim in missing else ""
+        raise ValueError(f"iv must have the dim {missing[0]!r}, got dims {volatility.dims}{hint}")
 
     # 2. Label the other arrays with these dims.
-    slices = [name for name in every if name != dim]
+    slices = [name for name in quote_dims if name != dim]
     if not slices and volatility.ndim == 2:
         slices = [str(name) for name in volatility.dims if name != dim]
     t = named(year_fraction, slices, "year_fraction")
     if dim in t.dims or not set(core[:-1]) <= set(t.dims):
         needs = " and ".join(f"the dim {name!r}" for name in core[:-1]) or "only dims of the slices"
         raise ValueError(f"year_fraction must have {needs}, and not the dim {dim!r}, got dims {t.dims}")
-    k = named(log_moneyness, every, "log_moneyness")
+    k = named(log_moneyness, quote_dims, "log_moneyness")
     if dim not in k.dims:
         raise ValueError(
             f"log_moneyness must have the dim {dim!r}, got dims {k.dims}; pass the dim of the quotes as dim="
         )
-    sides = {"iv_bid": _positive(iv_bid, every, "iv_bid"), "iv_ask": _positive(iv_ask, every, "iv_ask")}
+    bid = _positive(iv_bid, quote_dims, "iv_bid")
+    ask = _positive(iv_ask, quote_dims, "iv_ask")
     require_same({"log_moneyness": k, "year_fraction": t}, volatility, "iv")
     if weights is None or isinstance(weights, str):
-        given = (None, None) if iv_bid is None and iv_ask is None else (sides["iv_bid"], sides["iv_ask"])
-        weights = quote_weights(weights, k, volatility, t, given, core)
-    weight = named(weights, every, "weights")
-    require_same({"weights": weight, **sides}, volatility, "iv")
+        sides = (None, None) if iv_bid is None and iv_ask is None else (bid, ask)
+        weights = quote_weights(weights, k, volatility, t, sides, core)
+    weight = named(weights, quote_dims, "weights")
+    require_same({"weights": weight, "iv_bid": bid, "iv_ask": ask}, volatility, "iv")
 
     # 3. Broadcast all to the core dims, each in one chunk.
     size = {name: volatility.sizes[name] for name in core}
@@ -164,8 +166,8 @@ def labelled(
         k=_over_core(k, size),
         iv=_over_core(volatility, size),
         weight=_over_core(weight, size),
-        bid=_over_core(sides["iv_bid"], size),
-        ask=_over_core(sides["iv_ask"], size),
+        bid=_over_core(bid, size),
+        ask=_over_core(ask, size),
         t=_in_one_chunk(t, core),
     )
 
@@ -468,30 +470,31 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats) -> tuple[
     s = np.where(used, s, np.nan)
 
     # 2. Add a point at the money, where prices have a kink between puts and calls.
-    middle = at_the_money_of(x, s)
-    few = (used.sum(axis=-1) < 3) | np.isnan(middle)
-    x = np.concatenate([x, np.where(np.isnan(middle), np.nan, 0.0)[..., None]], axis=-1)
-    s = np.concatenate([s, middle[..., None]], axis=-1)
+    s_at_money = at_the_money_of(x, s)
+    has_few = (used.sum(axis=-1) < 3) | np.isnan(s_at_money)
+    x = np.concatenate([x, np.where(np.isnan(s_at_money), np.nan, 0.0)[..., None]], axis=-1)
+    s = np.concatenate([s, s_at_money[..., None]], axis=-1)
     order = np.argsort(x, axis=-1)  # argsort puts NaN last
     x = np.take_along_axis(x, order, -1)
     s = np.take_along_axis(s, order, -1)
 
     # 3. Integrate between neighbouring points.
     step = np.diff(x)
-    there = np.isfinite(step)  # most cells of a history are empty
-    width = step[there][:, None]
-    nodes = x[..., :-1][there][:, None] + width * _NODES
-    deviations = s[..., :-1][there][:, None] + np.diff(s)[there][:, None] * _NODES
+    has_step = np.isfinite(step)  # most cells of a history are empty
+    width = step[has_step][:, None]
+    nodes = x[..., :-1][has_step][:, None] + width * _NODES
+    deviations = s[..., :-1][has_step][:, None] + np.diff(s)[has_step][:, None] * _NODES
     priced = np.zeros((*step.shape, _NODES.size))
-    priced[there] = 2.0 * over_strike(nodes, deviations) * width * _WEIGHTS
-    w = np.where(few, np.nan, priced.sum(axis=(-1, -2)))
-    status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
+    priced[has_step] = 2.0 * over_strike(nodes, deviations) * width * _WEIGHTS
+    w = np.where(has_few, np.nan, priced.sum(axis=(-1, -2)))
+    status = np.where(has_few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
     last = np.maximum(np.isfinite(x).sum(axis=-1) - 1, 0)[..., None]
+    first = np.zeros_like(last)
 
     def end(values: Floats, place: Indices) -> Floats:
-        return np.where(few, np.nan, np.take_along_axis(values, place, -1)[..., 0])
+        return np.where(has_few, np.nan, np.take_along_axis(values, place, -1)[..., 0])
 
-    return w, end(x, 0 * last), end(x, last), end(s, 0 * last), end(s, last), status
+    return w, end(x, first), end(x, last), end(s, first), end(s, last), status
 
 
 def at_the_money_of(k: Floats, values: Floats) -> Floats:

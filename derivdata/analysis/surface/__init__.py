@@ -242,10 +242,11 @@ def _fitted(
     k = quotes["log_moneyness"]
     iv = quotes["iv"]
     t = quotes["year_fraction"]
-    sides = (quotes.get("iv_bid"), quotes.get("iv_ask"))
+    iv_bid = quotes.get("iv_bid")
+    iv_ask = quotes.get("iv_ask")
 
     # 2. Compute weights, from the spread if the chain has bid and ask.
-    spread = None if sides[0] is None or sides[1] is None else sides[1] - sides[0]
+    spread = None if iv_bid is None or iv_ask is None else iv_ask - iv_bid
     quoted = spread is not None and bool(spread.notnull().any())
     if isinstance(weights, str) and weights == "spread":
         if spread is None or not quoted:
@@ -254,20 +255,21 @@ def _fitted(
     if loss == "bid_ask" and not quoted:
         raise ValueError("loss='bid_ask' needs a chain with bid and ask prices")
     if weights is None and loss == "quote" and spread is not None:
-        width = spread.fillna(quotes["iv_ask"]) / 2.0  # the full ask if there is no bid
-        wide = (width / _WIDE).clip(0.0).fillna(0.0)
-        weights = quote_weights("vega", k, iv, t) / (1.0 + wide**2)
+        half_spread = spread.fillna(quotes["iv_ask"]) / 2.0  # half of the ask if there is no bid
+        relative = (half_spread / _WIDE).clip(0.0).fillna(0.0)
+        weights = quote_weights("vega", k, iv, t) / (1.0 + relative**2)
 
     # 3. Fit the surface; bid and ask are used for the bumps or for the loss.
-    bid, ask = sides if quoted and (moved or loss == "bid_ask") else (None, None)
+    has_sides = quoted and (moved or loss == "bid_ask")
     surface = fitted(
-        k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, loss=loss,
-        forward=quotes["forward"], covariance=moved,
+        k, iv, t, method=method, weights=weights, loss=loss, forward=quotes["forward"], covariance=moved,
+        iv_bid=iv_bid if has_sides else None, iv_ask=iv_ask if has_sides else None,
     )  # fmt: skip
 
     # 4. Add flags of forwards and options, and flag fits outside their quotes at the money.
-    own = surface["status"]
-    status = own | quotes["forward_status"] | quotes["status"].reduce(np.bitwise_or.reduce, "strike")
+    fit_status = surface["status"]
+    option_status = quotes["status"].reduce(np.bitwise_or.reduce, "strike")
+    status = fit_status | quotes["forward_status"] | option_status
     if moved:
         surface = surface.assign(largest_errors(surface, quotes, spread if quoted else None))
     if spread is not None and quoted:
@@ -277,7 +279,7 @@ def _fitted(
         marked = at_the_money_of(k, iv, "strike")
         far = (level < low) | (level > high) | (marked < low) | (marked > high)
         status = status | where(far, np.int32(Status.OFF_AT_THE_MONEY), np.int32(0))
-    surface["status"] = status.astype(np.int32).assign_attrs(own.attrs)
+    surface["status"] = status.astype(np.int32).assign_attrs(fit_status.attrs)
     surface = surface.assign_coords({name: label for name, label in labels.items() if name in surface.dims})
     return surface.assign_attrs({name: value for name, value in quotes.attrs.items() if name == "provenance"})
 
@@ -314,8 +316,8 @@ def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Datase
     # quotes.
     flagged = listed.rows["status"].to_numpy()
     count = len(labels)
-    left = np.full(count, np.inf)
-    np.fmin.at(left, listed.place, listed.rows["year_fraction"].to_numpy())
+    years_left = np.full(count, np.inf)
+    np.fmin.at(years_left, listed.place, listed.rows["year_fraction"].to_numpy())
     is_near = np.bincount(listed.place, (flagged & np.int32(Status.NEAR_EXPIRY)) == 0, minlength=count) == 0
     is_crossed = np.bincount(listed.place, (flagged & np.int32(Status.CROSSED)) == 0, minlength=count) == 0
 
@@ -330,15 +332,15 @@ def _with_lost_expiries(surface: xr.Dataset, listed: PreparedChain) -> xr.Datase
     # 3. Put these values on the grid of the surface, over all contracts.
     place = [surface.indexes[name].get_indexer(columns[name]) for name in columns]
     in_surface = np.all([position >= 0 for position in place], axis=0)
-    at = tuple(position[in_surface] for position in place)
+    cell = tuple(position[in_surface] for position in place)
     order = [*dims, "expiry"]
     shape = [surface.sizes[name] for name in order]
     t = np.full(shape, np.inf)
     near = np.ones(shape, dtype=bool)
     crossed = np.ones(shape, dtype=bool)
-    np.minimum.at(t, at, left[complete][in_surface])
-    np.logical_and.at(near, at, is_near[complete][in_surface])
-    np.logical_and.at(crossed, at, is_crossed[complete][in_surface])
+    np.minimum.at(t, cell, years_left[complete][in_surface])
+    np.logical_and.at(near, cell, is_near[complete][in_surface])
+    np.logical_and.at(crossed, cell, is_crossed[complete][in_surface])
 
     # 4. Set the reason. Fitted cells keep their status, unless it only states a missing quote.
     is_listed = t < np.inf

@@ -107,14 +107,14 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     strikes = max(int((weight > 0.0).any(axis=(0, 1)).sum()), 1)
     k, iv, weight = (values[..., :strikes] for values in (k, iv, weight))
     t = ordered.t[rows, :count, None]
-    here = weight > 0.0
+    is_used = weight > 0.0
     bid, ask = (values[rows, :count, :strikes] for values in (ordered.bid, ordered.ask))
 
     # 2. Find the region without loss of each quote. With one side, the other end is open. Without sides, or
     # if they cross, the region is the quote itself.
     crossed = bid > ask
-    has_bid = here & np.isfinite(bid) & ~crossed
-    has_ask = here & np.isfinite(ask) & ~crossed
+    has_bid = is_used & np.isfinite(bid) & ~crossed
+    has_ask = is_used & np.isfinite(ask) & ~crossed
     minimum = np.where(has_bid, bid, 0.0)
     middle = np.where(has_ask, (minimum + ask) / 2.0, np.where(has_bid, bid, iv))
     room = np.where(has_ask, _EDGE * (ask - minimum), 0.0)
@@ -122,9 +122,9 @@ def quotes_of(ordered: QuoteGrid, rows: Indices, count: int) -> SurfaceQuotes:
     ceiling = ask - room
 
     # 3. Convert it to total variance, and compute the scale of the residuals.
-    w = np.where(here, middle * middle * t, 1.0)
-    scale = np.where(here, np.sqrt(weight / np.where(here, 4.0 * w * t, 1.0)), 0.0)
-    k = np.where(here, k, 0.0)
+    w = np.where(is_used, middle * middle * t, 1.0)
+    scale = np.where(is_used, np.sqrt(weight / np.where(is_used, 4.0 * w * t, 1.0)), 0.0)
+    k = np.where(is_used, k, 0.0)
     low = np.where(has_bid | has_ask, floor * floor * t, w)
     high = np.where(has_ask, ceiling * ceiling * t, np.where(has_bid, np.inf, w))
     if not (low < high).any():

@@ -97,7 +97,11 @@ class Rules(NamedTuple):
         return Reading(business, events, self.pace(later) * self.open_share(years))
 
     def _averaged(self, origin: xr.DataArray, years: xr.DataArray) -> xr.DataArray:
-        """Return business time with an average: full time before it, and squared open shares within it."""
+        """Return business time with an average: full time before it, and squared open shares within it.
+
+        With the time u left until the expiry and the length L of the average, the open share is u/L. The
+        integral of its square from u = a to b is ``(b³ − a³)/(3 L²)``.
+        """
         later = origin + years * YEAR_US
         length = self.averaging * YEAR_US
         window = (years * YEAR_US).clip(0.0, length)
@@ -105,12 +109,12 @@ class Rules(NamedTuple):
         before = later - origin - window + (self.weekend_weight - 1.0) * passed
         # An average reaches at most into the weekend of this week and the previous one.
         monday = later - (later - _MONDAY_US) % (7 * _DAY_US)
-        weekend = 0.0 * later
-        for end in (monday, monday + 7 * _DAY_US):
-            first = np.minimum(later - end + 2 * _DAY_US, window)
-            last = (later - end).clip(0.0)
-            weekend = weekend + (first**3 - last**3).clip(0.0)
-        open_time = (window**3 + (self.weekend_weight - 1.0) * weekend) / (3.0 * length**2)
+        weekend_cubes = 0.0 * later
+        for weekend_end in (monday, monday + 7 * _DAY_US):
+            from_start = np.minimum(later - weekend_end + 2 * _DAY_US, window)
+            from_end = (later - weekend_end).clip(0.0)
+            weekend_cubes = weekend_cubes + (from_start**3 - from_end**3).clip(0.0)
+        open_time = (window**3 + (self.weekend_weight - 1.0) * weekend_cubes) / (3.0 * length**2)
         counted: xr.DataArray = (before + open_time) / YEAR_US * self._unit
         return counted
 
@@ -176,9 +180,9 @@ def share_of(w: Floats, even: Floats, *, added: Floats, happened: Floats) -> tup
     variance of past events. Events are limited to the available variance.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        eventful = np.where(added > 0.0, np.where(w > added, added / w, 1.0), 0.0)
-        jumped = np.where(happened > 0.0, happened / np.maximum(w, added), 0.0)
-    return (1.0 - eventful) * even + jumped, eventful
+        event_share = np.where(added > 0.0, np.where(w > added, added / w, 1.0), 0.0)
+        past_event_share = np.where(happened > 0.0, happened / np.maximum(w, added), 0.0)
+    return (1.0 - event_share) * even + past_event_share, event_share
 
 
 def origin_us(surface: xr.Dataset, argument: str = "surface") -> xr.DataArray:
@@ -316,7 +320,8 @@ def at_maturity(
         years,
         surface["method"] > 0,
         *(surface[name] for name in names),
-        *at_expiries[:2],
+        at_expiries.business,
+        at_expiries.events,
         t,
         *at_times,
         flat_beyond=extrapolate is not None,
@@ -324,15 +329,27 @@ def at_maturity(
         out=[[]] * 7,
         types=[np.int64, np.int64, *[np.float64] * 4, np.int32],
     )
-    at_before, at_after, first, second, prices, slope, status = (
+    at_before, at_after, share_before, share_after, price_share, slope, status = (
         output.reset_coords(drop=True) for output in outputs
     )
     before = slices_at(surface, at_before)
     after = slices_at(surface, at_after)
-    k_min = elementwise(_mix, before["k_min"], after["k_min"], first, second)
-    k_max = elementwise(_mix, before["k_max"], after["k_max"], first, second)
-    forward = _forward_at(surface, years, t, first)
-    return Maturity(before, after, first, second, prices, slope, t, k_min, k_max, status, forward)
+    k_min = elementwise(_mix, before["k_min"], after["k_min"], share_before, share_after)
+    k_max = elementwise(_mix, before["k_max"], after["k_max"], share_before, share_after)
+    forward = _forward_at(surface, years, t, share_before)
+    return Maturity(
+        before=before,
+        after=after,
+        share_before=share_before,
+        share_after=share_after,
+        price_share=price_share,
+        slope=slope,
+        year_fraction=t,
+        k_min=k_min,
+        k_max=k_max,
+        status=status,
+        forward=forward,
+    )
 
 
 def _forward_at(
@@ -403,7 +420,7 @@ def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) 
     cut = neighbours(expiries, usable, w, tau, events, t, tau_t, events_t, pace, flat_beyond=flat_beyond)
     before, after, share_before, share_after, slope, status = cut
     prices = _price_share(slices, before, after, share_before, share_after)
-    status = status | _said((np.isfinite(prices), Status.PRICES_MIXED))
+    status = status | _status_of((np.isfinite(prices), Status.PRICES_MIXED))
     return tuple(
         values[..., 0] for values in (before, after, share_before, share_after, prices, slope, status)
     )
@@ -412,11 +429,11 @@ def _around(expiries: Floats, usable: Bools, *parts: Floats, flat_beyond: bool) 
 def neighbours(
     expiries: Floats, usable: Bools, w: Floats, tau: Floats, events: Floats, *ahead: Floats, flat_beyond: bool
 ) -> tuple[NDArray[Any], ...]:
-    """Return the expiries around a time, and the share of each in the variance then.
+    """Return the expiries around a time, and the share of each in the variance at that time.
 
-    For each expiry it takes its time, total variance, business time and variance of events, for the time the
-    same without variance, and its speed. It returns the positions before and after, their shares, the slope
-    in time, and the status; the last axis has length 1.
+    `expiries` and `w` are times to expiry and total variances, `tau` and `events` the values of the clock at
+    the expiries. `ahead` is the time, the values of the clock at this time, and its pace. The results are the
+    positions of both expiries, their shares, the slope in time, and the status; their last axis has length 1.
     """
     # 1. Find the expiries before and after; beyond the ends one expiry is used twice.
     t, tau_t, events_t, pace = (np.asarray(array)[..., None] for array in ahead)
@@ -433,35 +450,39 @@ def neighbours(
     late = has_before & ~has_after
     before = np.where(early, after, before)
     after = np.where(late, before, after)
-    clocks = [np.broadcast_to(values, earlier.shape) for values in (w, tau, events)]
-    (w0, tau0, events0), (w1, tau1, events1) = (
-        [np.take_along_axis(values, place, -1) for values in clocks] for place in (before, after)
-    )
-    single = early | late
+
+    def at(values: Floats, place: Indices) -> Floats:
+        return np.take_along_axis(np.broadcast_to(values, earlier.shape), place, -1)
+
     # 2. Choose the variance to divide: all of it for a single expiry, otherwise the part between the two.
-    level, whole, added, passed, happened = (
-        np.where(single, alone, between)
-        for alone, between in (
-            (w0, w1 - w0), (tau0, tau1 - tau0), (events0, events1 - events0),
-            (tau_t, tau_t - tau0), (events_t, events_t - events0),
-        )
-    )  # fmt: skip
+    single = early | late
+    w0 = at(w, before)
+    tau0 = at(tau, before)
+    events0 = at(events, before)
+    variance = np.where(single, w0, at(w, after) - w0)
+    business = np.where(single, tau0, at(tau, after) - tau0)
+    event_variance = np.where(single, events0, at(events, after) - events0)
+    passed = np.where(single, tau_t, tau_t - tau0)
+    past_event_variance = np.where(single, events_t, events_t - events0)
 
     # 3. Compute the share that has occurred by the given time.
-    unread = np.isnan(passed + whole + added) & (single | (t1 > t0)) & ~np.isnan(t)
+    unread = np.isnan(passed + business + event_variance) & (single | (t1 > t0)) & ~np.isnan(t)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Use calendar time if no business time passes between the two, as within a weekend of weight 0.
-        even = np.where(single, t / np.where(early, t1, t0), np.where(t1 > t0, (t - t0) / (t1 - t0), 0.0))
-        even = np.where(whole > 0.0, passed / whole, even)
-        share, eventful = share_of(level, even, added=added, happened=happened)
-        slope = (1.0 - eventful) * pace / whole
-    refused = none | unread | (t <= 0.0) | np.isnan(t) | (late & (not flat_beyond))
-    share_after = np.where(single | refused, 0.0, share)
-    share_before = np.where(refused, np.nan, np.where(single, share, 1.0) - share_after)
-    status = _said(
+        calendar_share = np.where(t1 > t0, (t - t0) / (t1 - t0), 0.0)
+        calendar_share = np.where(single, t / np.where(early, t1, t0), calendar_share)
+        time_share = np.where(business > 0.0, passed / business, calendar_share)
+        share, event_share = share_of(
+            variance, time_share, added=event_variance, happened=past_event_variance
+        )
+        slope = (1.0 - event_share) * pace / business
+    invalid = none | unread | (t <= 0.0) | np.isnan(t) | (late & (not flat_beyond))
+    share_after = np.where(single | invalid, 0.0, share)
+    share_before = np.where(invalid, np.nan, np.where(single, share, 1.0) - share_after)
+    status = _status_of(
         (early, Status.SHORT_EXTRAPOLATION), (late, Status.EXTRAPOLATED), (t <= 0.0, Status.EXPIRED),
         (none | np.isnan(t), Status.BAD_INPUT), (unread, Status.UNDETERMINED),
-        ((eventful == 1.0) & ~refused, Status.CALENDAR),
+        ((event_share == 1.0) & ~invalid, Status.CALENDAR),
     )  # fmt: skip
     cut = (before, after, share_before, share_after, slope, status)
     return tuple(np.broadcast_to(array, none.shape) for array in cut)
@@ -481,21 +502,20 @@ def _price_share(
     full = [
         np.broadcast_to(parameter, (*between.shape[:-1], np.shape(parameter)[-1])) for parameter in slices
     ]
-    ends = [
-        slice_of([np.take_along_axis(parameter, at, -1)[between] for parameter in full])
-        for at in (before, after)
-    ]
-    pairs, place = np.unique(np.column_stack([*ends[0], *ends[1]]), axis=0, return_inverse=True)
+    earlier = slice_of([np.take_along_axis(parameter, before, -1)[between] for parameter in full])
+    later = slice_of([np.take_along_axis(parameter, after, -1)[between] for parameter in full])
+    pairs, place = np.unique(np.column_stack([*earlier, *later]), axis=0, return_inverse=True)
     linear = np.empty(len(pairs), dtype=bool)
-    for i in range(0, len(pairs), _PAIRS):
-        some = pairs[i : i + _PAIRS].T
-        whole, alone = free_between(*slices_of_pair(some))
+    for start in range(0, len(pairs), _PAIRS):
+        rows = slice(start, start + _PAIRS)
+        is_free, has_free_ends = free_between(*slices_of_pair(pairs[rows].T))
         # Mixing prices does not remove a butterfly of one of the slices.
-        linear[i : i + _PAIRS] = whole | ~alone
-    w0, w1 = (total_variance(0.0, end) for end in ends)
-    middle = share_before[between] * w0 + share_after[between] * w1
+        linear[rows] = is_free | ~has_free_ends
+    w0 = total_variance(0.0, earlier)
+    w1 = total_variance(0.0, later)
+    w = share_before[between] * w0 + share_after[between] * w1
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = (np.sqrt(w1) - np.sqrt(middle)) / (np.sqrt(w1) - np.sqrt(w0))
+        share = (np.sqrt(w1) - np.sqrt(w)) / (np.sqrt(w1) - np.sqrt(w0))
     # If total variance at the money does not rise, there is no matching share.
     price_share[between] = np.where(linear[place.ravel()] | ~(w1 > w0), np.nan, share)
     return price_share
@@ -516,14 +536,15 @@ def free_between(earlier: Raw | Bumped, later: Raw | Bumped) -> tuple[Bools, Boo
     places = [width * _PLACES, *(end.m[:, None] + end.sigma[:, None] * _BENDS for end in (earlier, later))]
     places += [end.bump_unit[:, None] * _IN_BUMPS for end in (earlier, later) if isinstance(end, Bumped)]
     k = np.concatenate(places, axis=-1)
-    jets = [
-        [
-            total_variance(k, slice_of([parameter[:, None] for parameter in end]), derivative=d)
-            for d in (0, 1, 2)
-        ]
-        for end in (earlier, later)
-    ]
-    slack = -_ROUNDING * np.maximum(jets[0][0], jets[1][0]) ** 2
+
+    def jet(end: Raw | Bumped) -> list[Floats]:
+        """Return total variance of a slice at `k`, and its first two derivatives."""
+        at_all_places = slice_of([parameter[:, None] for parameter in end])
+        return [total_variance(k, at_all_places, derivative=order) for order in (0, 1, 2)]
+
+    jets = [jet(earlier), jet(later)]
+    (w_earlier, *_), (w_later, *_) = jets
+    slack = -_ROUNDING * np.maximum(w_earlier, w_later) ** 2
 
     # 1. Compute w² g of the mixture at each share: (w − k w'/2)² − w'²/4 (w + w²/4) + w² w''/2.
     values = np.empty((len(_SHARES), *k.shape))
@@ -537,11 +558,12 @@ def free_between(earlier: Raw | Bumped, later: Raw | Bumped) -> tuple[Bools, Boo
     return np.asarray((coefficients >= slack).all(axis=(0, -1))), np.asarray(ends)
 
 
-def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
-    """Return the status bits of these conditions."""
-    status = np.zeros(np.shape(flags[0][0]), np.int32)
-    for here, bit in flags:
-        status |= np.where(here, np.int32(bit), np.int32(0))
+def _status_of(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
+    """Return the status with the bit of each condition that holds."""
+    first_condition, _ = flags[0]
+    status = np.zeros(np.shape(first_condition), np.int32)
+    for condition, bit in flags:
+        status |= np.where(condition, np.int32(bit), np.int32(0))
     return status
 
 

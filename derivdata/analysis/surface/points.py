@@ -245,27 +245,24 @@ def at_delta(
 
 def _places(t: Floats, *parts: Floats, delta: DeltaKind, interest_rate: float, centre: AtTheMoney) -> Floats:
     """Return the log-moneyness nearest the money at which each target delta is reached; NaN if none."""
-    t, *slices, target = (np.asarray(values)[..., None] for values in (t, *parts))
+    t = np.asarray(t)[..., None]
+    *slices, target = (np.asarray(values)[..., None] for values in parts)
     side = np.where(target > 0.0, "call", "put")
-    middle = np.isnan(target)
+    is_centre = np.isnan(target)
     straddle = -1.0 if delta == "pa" else 1.0
-
-    def variance(k: Floats) -> Floats:
-        return cut_variance(*slices, k)
 
     def excess(k: Floats) -> Floats:
         """Return delta minus its target; for the centre the remaining log-moneyness. Both fall with k."""
-        w = variance(k)
-        over = formulas.greeks(
-            1.0, np.exp(k), t, np.sqrt(np.where(w >= 0.0, w, np.nan) / t), side,
-            which=("delta",), delta=delta, interest_rate=interest_rate,
-        )["delta"] - target  # fmt: skip
-        return np.where(middle, straddle * w / 2.0 - k, over)
+        w = cut_variance(*slices, k)
+        iv = np.sqrt(np.where(w >= 0.0, w, np.nan) / t)
+        conventions: Any = {"which": ("delta",), "delta": delta, "interest_rate": interest_rate}
+        reached = formulas.greeks(1.0, np.exp(k), t, iv, side, **conventions)["delta"]
+        return np.where(is_centre, straddle * w / 2.0 - k, reached - target)
 
-    width = np.sqrt(variance(np.zeros(1)))
+    width = np.sqrt(cut_variance(*slices, np.zeros(1)))
     k = falling_root(excess, width * SCANNED)
     if centre == "forward":
-        k = np.where(middle, np.where(np.isfinite(width), 0.0, np.nan), k)
+        k = np.where(is_centre, np.where(np.isfinite(width), 0.0, np.nan), k)
     return k[..., 0]
 
 
@@ -378,7 +375,7 @@ def calendar_check(surface: xr.Dataset) -> xr.Dataset:
 
 
 def _min_gaps(t: Floats, usable: Bools, *raw: Floats) -> tuple[Floats, Floats, Bools]:
-    """Return the log-moneyness of the minimum rise of each slice over the previous expiry."""
+    """Return the minimum rise of each slice over the previous expiry, its log-moneyness, and the check."""
     # 1. Pair each slice with the previous one.
     t, usable, *parameters = np.broadcast_arrays(t, usable, *raw)
     before = previous(t, usable)
