@@ -496,12 +496,7 @@ def _next_10s(stamps: Array, value: Array, first: Indices, cluster: Indices) -> 
 
 @typed
 def cascades(
-    runs: pd.DataFrame,
-    *,
-    min_count: int = 5,
-    min_usd: float = 1e6,
-    quantile: float = 0.99,
-    history: int = 20,
+    runs: pd.DataFrame, *, min_count: int = 5, min_usd: float = 1e6, quantile: float = 0.99, history: int = 20
 ) -> pd.DataFrame:
     """Select clusters that are large in absolute terms and relative to earlier clusters.
 

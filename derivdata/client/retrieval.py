@@ -140,10 +140,7 @@ def cut(window: times.Window, span: pd.Timedelta) -> list[times.Window]:
 
 
 def get_windows(
-    endpoint: Endpoint,
-    queries: Sequence[Mapping[str, Any]],
-    spans: Sequence[times.Window],
-    into: type[T],
+    endpoint: Endpoint, queries: Sequence[Mapping[str, Any]], spans: Sequence[times.Window], into: type[T]
 ) -> Iterator[DecodedResponse[T]]:
     """Yield the responses to each query over the spans, newest span first.
 

@@ -98,10 +98,7 @@ def confirmed_runs(is_equal: _Array, minimum: int = CONFIRMING_GAPS) -> NDArray[
 
 
 def assign_intervals(
-    series: _Array,
-    times: _Array,
-    stated: _Array | None = None,
-    listed: _Array | None = None,
+    series: _Array, times: _Array, stated: _Array | None = None, listed: _Array | None = None
 ) -> AssignedIntervals:
     """Return the interval of each payment of many series.
 

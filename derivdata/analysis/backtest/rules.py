@@ -423,10 +423,7 @@ def _stacked(rules: Sequence[Any]) -> Any:
         return dataclasses.replace(first, **{name: _column(rules, name) for name in names})
     if isinstance(first, Rotation):
         top = [np.inf if rule.top is None else rule.top for rule in rules]
-        numbers: dict[str, Any] = {
-            "top": np.array(top)[:, None],
-            "min_bps_8h": _column(rules, "min_bps_8h"),
-        }
+        numbers: dict[str, Any] = {"top": np.array(top)[:, None], "min_bps_8h": _column(rules, "min_bps_8h")}
         return dataclasses.replace(first, **numbers)
     min_hold = [hours_of(rule.min_hold, "min_hold", minimum=0.0) for rule in rules]
     max_hold = [np.inf if rule.max_hold is None else hours_of(rule.max_hold, "max_hold") for rule in rules]

@@ -28,12 +28,7 @@ from derivdata.analysis.panels import (
     usual_step,
     whole,
 )
-from derivdata.analysis.settlements import (
-    Apart,
-    due_settlements,
-    newest_due,
-    of_one_coin,
-)
+from derivdata.analysis.settlements import Apart, due_settlements, newest_due, of_one_coin
 from derivdata.support.arguments import typed
 from derivdata.support.arrays import Floats
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT, USD_UNIT

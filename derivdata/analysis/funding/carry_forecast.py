@@ -436,8 +436,7 @@ def forecasts_at(
         names=figures,
     )
     result = result.rename(at="time").assign_coords(
-        time=history.amounts["time"].to_numpy()[at],
-        hold_hours=hours_of(hold, "hold"),
+        time=history.amounts["time"].to_numpy()[at], hold_hours=hours_of(hold, "hold")
     )
     result = result.assign_coords(pair_coordinates(names[long], names[short]))
     result["cost_bps"] = ("pair", cost, {"units": BPS_UNIT})

@@ -536,12 +536,7 @@ def _same_rows(
         match = np.cumsum(np.append(0, is_new))[: rows.size]
         size = np.bincount(match)[match] if rows.size else match
         frame = pd.DataFrame(
-            {
-                "match": match + matches,
-                "owner": columns.series[rows],
-                "value": value,
-                "place": place[rows],
-            }
+            {"match": match + matches, "owner": columns.series[rows], "value": value, "place": place[rows]}
         )
         matches += rows.size
         frame = frame[size > 1]

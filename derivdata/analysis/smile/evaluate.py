@@ -42,13 +42,7 @@ import xarray as xr
 from derivdata.analysis.labelling import applied, bare, elementwise
 from derivdata.analysis.panels import require_variables
 from derivdata.analysis.smile import svi
-from derivdata.analysis.smile.svi import (
-    Bumped,
-    Raw,
-    density_factor,
-    parameter_names,
-    slice_of,
-)
+from derivdata.analysis.smile.svi import Bumped, Raw, density_factor, parameter_names, slice_of
 from derivdata.analysis.status import flag_attrs
 from derivdata.support.arguments import Numbers, typed
 from derivdata.support.arrays import Bools, Floats

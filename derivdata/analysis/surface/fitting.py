@@ -26,9 +26,7 @@ from derivdata.analysis.smile.quotes import (
     strips,
     with_covariance,
 )
-from derivdata.analysis.smile.quotes import (
-    at_the_money_of as money_between,
-)
+from derivdata.analysis.smile.quotes import at_the_money_of as money_between
 from derivdata.analysis.smile.refinement import Quotes, bumps_of
 from derivdata.analysis.smile.svi import BUMP_NAMES, Bumped, Raw, at_index, slice_of, total_variance
 from derivdata.analysis.status import Status, flag_attrs

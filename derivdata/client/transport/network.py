@@ -339,11 +339,7 @@ class Network:
         return mounted
 
     def _adapter(
-        self,
-        site: Site,
-        secret: Secret | None,
-        turn: Callable[[str], None],
-        inner: BaseAdapter | None = None,
+        self, site: Site, secret: Secret | None, turn: Callable[[str], None], inner: BaseAdapter | None = None
     ) -> Adapter:
         return Adapter(
             origin=site.origin,
