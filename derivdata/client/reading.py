@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import takewhile
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
@@ -302,13 +301,23 @@ class CheckedResponse:
         return None if stamps is None else np.asarray(stamps)
 
 
+def _figures(e: CheckedResponse, names: Sequence[str]) -> list[Array] | None:
+    """Return several figures; None at the first that the response does not have."""
+    values = []
+    for name in names:
+        value = figure(e, name)
+        if value is None:
+            return None
+        values.append(value)
+    return values
+
+
 def related(e: CheckedResponse, *, name: str, relations: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
     """Yield a breach for the first row whose figures break a relation of a rule."""
     for figures, broken in relations.items():
         names = figures.split(",")
-        # takewhile stops at the first missing quantity
-        values = [*takewhile(lambda array: array is not None, map(partial(figure, e), names))]
-        if len(values) < len(names):
+        values = _figures(e, names)
+        if values is None:
             continue
         with np.errstate(invalid="ignore", divide="ignore"):
             rows = np.flatnonzero(broken(*values))
@@ -318,7 +327,7 @@ def related(e: CheckedResponse, *, name: str, relations: Mapping[str, Callable[.
         shown = []
         for figure_name, array in zip(names, values, strict=True):
             is_condition = figure_name.endswith("=") or figure_name[0] == "@"
-            if array is not None and not is_condition:
+            if not is_condition:
                 shown.append(f"{figure_name} {_text_of(figure_name, array[min(first, array.size - 1)])}")
         keys: list[str] = []
         if e.table is not None and e.size > first:

@@ -45,9 +45,10 @@ def _spacing(factor: float) -> Relations:
 
     Missing payments make gaps longer, never shorter.
     """
+    is_far = _far(factor)
     return {
-        "@settled,typical hours_apart,typical interval_hours": lambda _, apart, h: _far(factor)(apart, h),
-        "@settled,min hours_apart,min interval_hours": lambda _, apart, h: apart * factor < h,
+        "@settled,typical hours_apart,typical interval_hours": lambda _, apart, hours: is_far(apart, hours),
+        "@settled,min hours_apart,min interval_hours": lambda _, apart, hours: apart * factor < hours,
     }
 
 
@@ -261,23 +262,21 @@ def names_against_options(e: CheckedResponse) -> Iterator[str]:
     puts = np.asarray(e.columns["side"] == "put")[named.places]
     # A strike is read from a decimal text twice, so the last bit may differ.
     tolerances = 1e-9 * np.maximum(np.abs(strikes), 1.0)
-    differing = (
-        (np.zeros(days.size, dtype=bool) if symbol is None else named.bases != contract(symbol).symbol),
-        (named.sides == "put") != puts,
-        np.abs(named.strikes - strikes) > tolerances,
-        named.days != days,
-    )
-    rows = np.flatnonzero(np.any(differing, axis=0))
+    is_other_symbol = np.zeros(days.size, dtype=bool)
+    if symbol is not None:
+        is_other_symbol = named.bases != contract(symbol).symbol
+    is_other_side = (named.sides == "put") != puts
+    is_other_strike = np.abs(named.strikes - strikes) > tolerances
+    rows = np.flatnonzero(is_other_symbol | is_other_side | is_other_strike | (named.days != days))
     if not rows.size:
         return
     first = rows[0]
     name = names[named.places[first]]
-    is_other_symbol, is_other_side, is_other_strike, _ = (differs[first] for differs in differing)
-    if is_other_symbol:
+    if is_other_symbol[first]:
         yield f"requested symbol {symbol!r}, but the response has the instrument {name!r}"
-    elif is_other_side:
+    elif is_other_side[first]:
         yield f"the instrument {name!r} has the side {'put' if puts[first] else 'call'!r}"
-    elif is_other_strike:
+    elif is_other_strike[first]:
         yield f"the instrument {name!r} has the strike {strikes[first]:g}"
     else:
         yield f"the instrument {name!r} expires on {np.datetime64(int(days[first]), 'D')}"
