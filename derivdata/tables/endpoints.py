@@ -99,9 +99,10 @@ class Endpoint:
         names = [field for _, field, _, _ in string.Formatter().parse(self.path) if field]
         if not names:
             return path == self.path
+        # The parameter is a single segment between a fixed head and tail.
         head, _, tail = self.path.partition("{" + names[0] + "}")
-        middle = path[len(head) : len(path) - len(tail)]
-        return path.startswith(head) and path.endswith(tail) and bool(middle) and "/" not in middle
+        value = path[len(head) : len(path) - len(tail)]
+        return path.startswith(head) and path.endswith(tail) and bool(value) and "/" not in value
 
     def values(self, path: str) -> dict[str, str]:
         """Return the parameters in a concrete path of this endpoint, by name."""

@@ -578,6 +578,7 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
     for low in common.tolist():
         ratios = common / low
         for high in common[_is_near(ratios, _REPEATED_TOLERANCE) & (ratios > 1)].tolist():
+            # `_common` rounds rates to six decimals.
             of_low = np.flatnonzero(np.abs(rates - low) <= 1e-6 * low + 5e-7)
             of_high = np.flatnonzero(np.abs(rates - high) <= 1e-6 * high + 5e-7)
             has_others = of_low.size + of_high.size < np.count_nonzero(np.isfinite(rates))

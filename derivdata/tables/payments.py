@@ -140,13 +140,15 @@ def assign_intervals(
     has_statement = np.isfinite(stated) & ~(confirmed & (gaps < stated))
     anchors = np.where(has_statement, stated, np.where(confirmed, gaps, np.nan))
     hours = anchors.copy()
-    bounds = np.append(np.flatnonzero(starts), size)
-    leads = bounds[:-1][np.diff(bounds) > 1]
-    hours[leads] = np.where(np.isnan(hours[leads]), hours[leads + 1], hours[leads])
-    is_open = np.add.reduceat(np.isnan(hours), bounds[:-1]) > 0
-    for first, end in zip(bounds[:-1][is_open].tolist(), bounds[1:][is_open].tolist(), strict=True):
-        own = slice(first, end)
-        hours[own] = _filled(gaps[own], anchors[own], float(listed[end - 1]))
+    firsts = np.flatnonzero(starts)
+    ends = np.append(firsts[1:], size)
+    # The first payment of a series has no gap: it has the interval of the second one.
+    with_second = firsts[ends - firsts > 1]
+    hours[with_second] = np.where(np.isnan(hours[with_second]), hours[with_second + 1], hours[with_second])
+    has_unknown = np.add.reduceat(np.isnan(hours), firsts) > 0
+    for first, end in zip(firsts[has_unknown].tolist(), ends[has_unknown].tolist(), strict=True):
+        rows = slice(first, end)
+        hours[rows] = _filled(gaps[rows], anchors[rows], float(listed[end - 1]))
     return AssignedIntervals(hours, has_statement | confirmed)
 
 
