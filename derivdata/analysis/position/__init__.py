@@ -142,8 +142,8 @@ def attribution(
     held = instruments(legs)
     legs_before = on_surface(held, before, "before", clock)
     legs_after = on_surface(held, after, "after", clock, entry=legs_before.forward)
-    passed = legs_before.year_fraction - legs_after.year_fraction
-    if not passed.chunks and not bool((passed > 0.0).all()):
+    elapsed = legs_before.year_fraction - legs_after.year_fraction
+    if not elapsed.chunks and not bool((elapsed > 0.0).all()):
         raise ValueError("after must be later than before, and options of legs must have an expiry")
     price = settlement_prices(held, delivery, before, after, contract)
     legs_after = _settled(legs_after, price)
@@ -200,8 +200,8 @@ def attribution(
     if price is not None:
         result["settlement_price"] = price.assign_attrs(units="USD")
     if steps is not None:
-        moved = [steps[0] - iv, *(now - then for then, now in itertools.pairwise(steps))]
-        result["vol_steps"] = _joined(STEPS, moved).assign_attrs(units="1/√year")
+        vol_steps = [later - earlier for earlier, later in itertools.pairwise([iv, *steps])]
+        result["vol_steps"] = _joined(STEPS, vol_steps).assign_attrs(units="1/√year")
     status = (legs_before.status(k) | legs_after.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
     return labelled.assign_attrs(_origin(before, after))
