@@ -293,23 +293,14 @@ def term_words(tenors: Array, atm: Array) -> str:
 
 
 def change_words(now: Array, past: Array) -> str:
-    """Describe the smallest and the largest change by expiry since the day before, from levels [%]."""
-    # As rounded as the labels, so that the title has their difference.
-    changes = np.round(np.round(now, 1) - np.round(past, 1), 1)
-    changes = changes[np.isfinite(changes)]
-    if not len(changes):
+    """Describe the mean change of all expiries since the day before, from levels [%]."""
+    change = round(float(np.nanmean(now - past)), 1) if np.isfinite(now - past).any() else np.nan
+    if np.isnan(change):
         return ""
-    low = float(changes.min())
-    high = float(changes.max())
-    if low == high == 0.0:
-        return ", unchanged from the day before"
-    if low < 0.0 < high:
-        return f", by expiry {-low:.1f} points below to {high:.1f} above the day before"
-    side = "above" if high > 0.0 else "below"
-    nearest, furthest = sorted((abs(low), abs(high)))
-    if nearest == furthest:
-        return f", all {furthest:.1f} points {side} the day before"
-    return f", by expiry {nearest:.1f} to {furthest:.1f} points {side} the day before"
+    if not change:
+        return ", on average unchanged from the day before"
+    side = "above" if change > 0.0 else "below"
+    return f", on average {abs(change):.1f} points {side} the day before"
 
 
 def _few_ticks(ax: Axes, length: float) -> None:
