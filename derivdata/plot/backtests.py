@@ -168,8 +168,11 @@ def _positions(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     made = "earned" if net.sum() >= 0.0 else "lost"
     title = f"{_count(len(table), 'position')} in {_count(len(held), 'symbol')} {made} "
     title += f"{abs(net.sum()):,.0f} USD after costs"
-    if len(net) > 1:
-        title += f": best {net.idxmax()} {net.max():+,.0f}, worst {net.idxmin()} {net.min():+,.0f}"
+    if len(table) > 1:
+        best = table.loc[table["net_usd"].idxmax()]
+        worst = table.loc[table["net_usd"].idxmin()]
+        title += f": best {best['symbol']} {best['net_usd']:+,.0f}, "
+        title += f"worst {worst['symbol']} {worst['net_usd']:+,.0f}"
     if rows.isna().any():
         title += f"; the {len(names)} longest held are drawn"
     style.dress(ax, title=title, grid="x")
@@ -347,10 +350,11 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
             ax.annotate(label, (start + width / 2, value), (0, 3), **look)
         ax.margins(y=0.1)
     total = float(traded.sum())
-    title = f"Traded {float(result['turnover']):.3g} times the capital a year"
+    title = f"Traded {style.number(total / 1e6)} million USD"
+    title += f" ({float(result['turnover']):.3g} times the capital a year)"
     if total > 0.0:
         cost = float(spent.sum())
-        title += f"; costs {cost:,.0f} USD, {1e4 * cost / total:.2g} bps of the traded value"
+        title += f" at costs of {cost:,.0f} USD, {1e4 * cost / total:.2g} bps"
     style.dress(ax, title=title, y=f"traded a {words} [thousand USD]", grid="y")
     ax.yaxis.set_major_formatter(lambda value, _: style.number(value / 1e3))
     if len(sums) <= _FEW_BARS:
