@@ -120,6 +120,7 @@ def _sides(
         label = f"strike [USD{binned}], 98 % shown"
         most = f"at {style.number(totals.idxmax())} USD"
         strike_axis(ax, totals, price)
+        _include_bars(ax, table["strike"])
         if kind == "open_interest" and len(expiries) == 1:
             pains = exposure.max_pain(chain, contract_size=contract_size)["max_pain"]
             pain = float(pains.sel(expiry=expiries[0]))
@@ -129,7 +130,7 @@ def _sides(
     missing = int(rows["missing"].sum())
     lack = f" ({missing} options without {what})" * bool(missing)
     worth = f" ({_usd(coins * price)})" if np.isfinite(price) else ""
-    which = f"in {len(expiries)} expiries" if len(expiries) > 1 else f"to {_date(expiries[0])}"
+    which = f"in {len(expiries)} expiries" if len(expiries) > 1 else f"expire on {_date(expiries[0])}"
     title = f"{symbol} options: most {did} {most}; {style.number(coins)} {symbol}{worth} {which}{lack}"
     style.dress(ax, title=title, x=label, y=f"puts (down), calls (up) [{symbol}]", form="size")
     ax.axhline(0, color=GREY, lw=0.8)
@@ -210,6 +211,7 @@ def _gamma(
         style.bars(ax, bars.index, bars[side], width, start=bottom, color=color, label=label)
     ax.axhline(0, color=GREY, lw=0.8)
     strike_axis(ax, size, _price(chain, pd.Timestamp(np.min(chain["expiry"]))))
+    _include_bars(ax, bars.index.to_series())
     if dealer is not None:
         ax.plot(net.index, net, "D", ms=3.5, color=style.ink(), mec=style.paper(), mew=0.6, label="net")
         turn = float(exposure.zero_gamma(chain, dealer=dealer, contract_size=contract_size)["price_usd"])
@@ -267,6 +269,15 @@ def strike_axis(ax: Axes, totals: pd.Series, price: float) -> None:
     if np.isfinite(price):
         label = f"underlying: {style.number(price)} USD"
         mark_price(ax, price, label, "--")
+
+
+def _include_bars(ax: Axes, places: pd.Series) -> None:
+    """Extend the axis so that the frame cuts no bar."""
+    half = bar_width(places.unique()) / 2.0
+    low, high = ax.get_xlim()
+    cut_left = places[(places - half < low) & (places + half > low)]
+    cut_right = places[(places - half < high) & (places + half > high)]
+    ax.set_xlim(min(low, cut_left.min() - 1.2 * half), max(high, cut_right.max() + 1.2 * half))
 
 
 def mark_price(ax: Axes, price: float, label: str, stroke: str) -> None:
@@ -383,7 +394,7 @@ def option_flow(
         style.bars(strip, wide.index, coins, width, color=color)
         strike_axis(strip, totals, float(trades["index_price_usd"].median()))
         strip.axhline(0, color=GREY, lw=0.8)
-        style.dress(strip, y=f"{side}s\n[{symbol}]", form="number")
+        style.dress(strip, y=f"{side}s, bought\n− sold [{symbol}]", form="number")
     low, high = lower.get_xlim()
     lower.set_xlim(min(low, wide.index[0] - width), max(high, wide.index[-1] + width))
     minimum = min(float(wide.to_numpy().min()), 0.0)

@@ -485,7 +485,10 @@ def test_option_flow_has_one_strip_per_side_on_a_shared_scale() -> None:
         == "BTC on deribit: takers bought 4 BTC of calls more than they sold, "
         "and sold 3 BTC of puts more than they bought, in 3 hours"
     )
-    assert [calls.get_ylabel(), puts.get_ylabel()] == ["calls\n[BTC]", "puts\n[BTC]"]
+    assert [calls.get_ylabel(), puts.get_ylabel()] == [
+        "calls, bought\n− sold [BTC]",
+        "puts, bought\n− sold [BTC]",
+    ]
     assert calls.get_ylim() == puts.get_ylim()
     for strip, color, net in ((calls, LONG, 4.0), (puts, SHORT, -3.0)):
         bars = bars_of(strip)
