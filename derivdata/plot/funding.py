@@ -604,7 +604,7 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     style.dress(
         ax,
         title=title,
-        x=f"simple APR of one leg [% per year], {of}",
+        x="simple APR of one leg [% per year]",
         y="long / short venue",
         grid="x",
     )
@@ -639,22 +639,22 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
     risk = ""
     paid = f"does not pay the costs of {cost:.3g} bps within {style.day_words(days[-1])}"
     if np.isfinite(even) and np.nanmin(low[days >= even], initial=0.0) < 0.0:
-        risk = f", but its {share} includes a loss"
-    key = f"grey: {share} after costs"
+        risk = f"; its {share} includes a loss"
+    key = f"{of}; grey: {share} after costs"
     if np.isfinite(even):
         time = f"within {style.day_words(even)}"
         if even > days[0]:
             time = f"after {style.day_words(even)}"
         paid = f"pays the costs of {cost:.3g} bps {time}"
-        key += "; dotted: costs are paid"
+        key += "; dotted: costs paid"
         ax.axvline(even, color=PALETTE[2], lw=1.4, ls=":", label=time)
     pair = rows["name"].iloc[0].replace(" / ", ", short ")
-    title = f"Long {pair}: the mean forecast {paid}{risk}"
+    title = f"Long {pair}: the forecast {paid}{risk}"
     style.dress(
         ax,
         title=title,
         x="holding time [days], log; below: net [bps]",
-        y=f"carry, {of}\n[bps of one leg]",
+        y="mean forecast of carry\n[bps of one leg]",
     )
     ax.set_xscale("log")
     ax.set_xlim(days[0] / 1.25, days[-1] * 1.25)
@@ -779,6 +779,7 @@ def cumulative_funding(
         low, high = upper.get_ylim()
         upper.plot(times, added, color=GREY, lw=1.4, ls=":", label=label)
         upper.set_ylim(low, high + 0.4 * (high - low) * (most > 0))
+        _mark_end_of_drawn(upper, added.to_series(), wrong)
         lines["naive_sum_bps"] = added.to_series()
     upper.axhline(0, color=GREY, lw=0.8)
     if not np.isfinite([amount, total]).all():
@@ -796,6 +797,25 @@ def cumulative_funding(
     style.utc_axis(lowest)
     table = pd.DataFrame(lines).rename_axis("time").reset_index()
     return finish(upper, table, *sources, source=source, lowest=lowest)
+
+
+def _mark_end_of_drawn(ax: Axes, line: pd.Series, last: float) -> None:
+    """Mark where a line leaves the axes with an arrowhead and its last value."""
+    low, high = ax.get_ylim()
+    outside = line[(line < low) | (line > high)]
+    if outside.empty:
+        return
+    is_above = bool(outside.iloc[0] > high)
+    at = (outside.index[0], high if is_above else low)
+    ax.plot(*at, "^" if is_above else "v", color=GREY, ms=6, clip_on=False, label="_end")
+    look: dict[str, Any] = {"fontsize": 8, "va": "top" if is_above else "bottom", "color": style.ink()}
+    ax.annotate(
+        f"up to {last:+,.1f}" if is_above else f"down to {last:+,.1f}",
+        at,
+        (6, 0),
+        **look,
+        textcoords="offset points",
+    )
 
 
 def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
