@@ -189,19 +189,19 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
         ax.plot(days, median, color=GREY, lw=1.6, label="median")
         ends.append((float(median[-1]), f"median {median[-1]:.1%}".replace("%", " %"), GREY))
     latest = np.atleast_1d(cone["latest"].squeeze(drop=True).to_numpy())
-    ax.plot(days, latest, "o", color=PALETTE[0], mec=style.paper(), ms=6, label="latest window")
-    ends.append((float(latest[-1]), f"latest {latest[-1]:.1%}".replace("%", " %"), PALETTE[0]))
+    ax.plot(days, latest, "o", color=style.ink(), mec=style.paper(), ms=6, label="latest window")
+    ends.append((float(latest[-1]), f"realised {latest[-1]:.1%}".replace("%", " %"), style.ink()))
     if implied:
         volatilities = list(implied.values())
         ax.plot(list(implied), volatilities, "D", color=PALETTE[1], mec=style.paper(), ms=7, label="implied")
         last = implied[max(implied)]
         ends.append((last, f"implied {last:.1%}".replace("%", " %"), PALETTE[1]))
-    middle = _named_window(days, implied)
-    named = f"{days[middle]:g}-day"
-    level = implied.get(float(days[middle]))
-    title = f"{named} realised volatility is {_rank(latest[middle], values[:, middle], quantiles)} windows"
+    place = _named_window(days, implied)
+    named = f"{days[place]:g}-day"
+    level = implied.get(float(days[place]))
+    title = f"{named} realised volatility is {_rank(latest[place], values[:, place], quantiles)} windows"
     if level is not None:
-        title = f"{named} implied volatility is {_rank(level, values[:, middle], quantiles)} realised windows"
+        title = f"{named} implied volatility is {_rank(level, values[:, place], quantiles)} realised windows"
     title = f"{_of_what(cone)}{title}"
     y = "volatility [% annualised]"
     x = "window, time to expiry [days], log scale"
@@ -213,7 +213,7 @@ def _cone(cone: xr.Dataset, implied: Mapping[float, float], source: Source | Non
     ticks = [ticks[place] for place in apart(np.log(ticks), 0.1 * np.log(ticks[-1] / ticks[0]))]
     ax.set_xticks(ticks, [f"{day:g}" for day in ticks])
     ax.minorticks_off()
-    style.note(ax, key)
+    style.note(ax, f"{key}; dots: latest windows".removeprefix("; "))
     style.label_ends(ax, [end for end in ends if np.isfinite(end[0])])
     table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
     table = pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1)
@@ -241,11 +241,10 @@ def _of_what(cone: xr.Dataset) -> str:
 
 
 def _named_window(days: Array, implied: Mapping[float, float]) -> int:
-    """Return the place of the middle window, or of the longest with implied volatility if it has none."""
-    middle = len(days) // 2
+    """Return the place of the longest window, which has labels, or of the longest with implied volatility."""
     with_implied = [place for place, day in enumerate(days) if float(day) in implied]
-    if not with_implied or middle in with_implied:
-        return middle
+    if not with_implied:
+        return len(days) - 1
     return with_implied[-1]
 
 
@@ -319,15 +318,20 @@ def _end(column: pd.Series, words: str, color: str, *, signed: bool = False) -> 
 
 
 def _finding(table: pd.DataFrame, index: str) -> str:
-    """Return a description of the last index, its change over the window, and the sign of the skew."""
+    """Return a description of the last index, its change and its range, or else the sign of the skew."""
     rows = table[["time", "strip_index"]].dropna()
-    words = "no index: no expiries on both sides"
     if len(rows):
         now = 100 * rows["strip_index"].iloc[-1]
         first = 100 * rows["strip_index"].iloc[0]
         span = (rows["time"].iloc[-1] - rows["time"].iloc[0]) / pd.Timedelta(1, "D")
         move = "rose" if now >= first else "fell"
         words = f"{index} {move} {abs(now - first):.1f} points to {now:.1f} % in {style.span_words(span)}"
+        low = 100 * rows["strip_index"].min()
+        high = 100 * rows["strip_index"].max()
+        if high - low > abs(now - first) + _MIN_POINTS:
+            words += f", between {low:.1f} and {high:.1f} %"
+        return words
+    words = "no index: no expiries on both sides"
     skews = [name for name in table if str(name).startswith("rr25")]
     middle = skews[len(skews) // 2]
     last = table[middle].dropna()
