@@ -18,7 +18,7 @@ import pandas as pd
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive.audit import AUDITS, audit, normalise, refuse_impossible
-from derivdata.sources.archive.ledger import Asked
+from derivdata.sources.archive.ledger import RequestEntry
 from derivdata.sources.archive.manifest import clean
 from derivdata.sources.archive.payments import TABLE as PAYMENTS
 from derivdata.sources.archive.payments import CompletedPayments, complete_payments, wrong_intervals
@@ -124,7 +124,7 @@ class Archive(ArchiveReader):
         table: str,
         frame: pd.DataFrame,
         *,
-        requests: Sequence[Asked] = (),
+        requests: Sequence[RequestEntry] = (),
         accept: Collection[str] = (),
     ) -> int:
         """Add the rows of a table that are not stored yet.
@@ -196,7 +196,7 @@ class Archive(ArchiveReader):
         table: str,
         frame: pd.DataFrame,
         *,
-        requests: Sequence[Asked] = (),
+        requests: Sequence[RequestEntry] = (),
         unit: str | None = None,
         accept: Collection[str] = AUDITS,
         contracts: Mapping[str, str] | None = None,
@@ -357,6 +357,7 @@ class Archive(ArchiveReader):
         window: TimeRange,
         reason: str,
     ) -> Corrected:
+        """Replace the selected rows by those of a frame, or delete them if it is None."""
         keyed = archive_table(table)
         contracts = None
         chosen = correction_selection(keyed, where, window)

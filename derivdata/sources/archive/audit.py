@@ -620,6 +620,7 @@ def _series_codes(symbols: pd.Categorical, venues: pd.Categorical) -> np.ndarray
 
 
 def _refuse_coins(heads: pd.DataFrame) -> None:
+    """Raise for open interest of a size that is unlikely in USD."""
     sizes = heads.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
     for (symbol, exchange), median, size in sizes.itertuples():
         guess = ""

@@ -64,7 +64,7 @@ class LedgerEntry(NamedTuple):
     is_open: bool = False
 
 
-Asked: TypeAlias = LedgerEntry | tuple[str, str | None, times.TimeLike, times.TimeLike]
+RequestEntry: TypeAlias = LedgerEntry | tuple[str, str | None, times.TimeLike, times.TimeLike]
 """An entry, or its first four fields as a plain tuple."""
 
 
@@ -92,11 +92,15 @@ class _Windows(msgspec.Struct, omit_defaults=True):
 
         It is confirmed if the previous response lacked the same rows and later rows exist (not `is_open`).
         """
-        earlier_gaps = [gap[:2] for gap in (*self.incomplete, *self.confirmed)]
+
+        def is_elsewhere(first: int, last: int) -> bool:
+            return last <= start or first >= end
+
+        earlier_gaps = [(first, last) for first, last, *_ in (*self.incomplete, *self.confirmed)]
         self.answered = _without(self.answered, [(start, end)])
         self.failed = _outside(self.failed, [(start, end)])
-        self.incomplete = [gap for gap in self.incomplete if gap[1] <= start or gap[0] >= end]
-        self.confirmed = [gap for gap in self.confirmed if gap[1] <= start or gap[0] >= end]
+        self.incomplete = [gap for gap in self.incomplete if is_elsewhere(gap[0], gap[1])]
+        self.confirmed = [gap for gap in self.confirmed if is_elsewhere(gap[0], gap[1])]
         if (start, end) in earlier_gaps and not is_open:
             self.confirmed = sorted([*self.confirmed, (start, end, error, at)])
         else:
@@ -123,7 +127,7 @@ _LEDGERS = msgspec.json.Decoder(_Ledger)
 
 
 def enter_requests(
-    storage: Storage, name: str, table: str, requests: Sequence[Asked]
+    storage: Storage, name: str, table: str, requests: Sequence[RequestEntry]
 ) -> tuple[str, list[int]]:
     """Add requests for a table to the ledger in the file `name`, and write it to a new file.
 

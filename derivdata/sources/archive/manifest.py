@@ -387,7 +387,8 @@ def _changed(
     try:
         return change(manifest)
     except (OSError, ArchiveError):
-        if load_with_version(storage)[1] != version:
+        _, current_version = load_with_version(storage)
+        if current_version != version:
             raise ManifestChanged from None
         raise
 

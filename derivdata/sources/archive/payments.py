@@ -68,14 +68,25 @@ class _Statements(NamedTuple):
     new_rows: Indices
 
 
-class _Amendments(NamedTuple):
-    """Stored rows with additional payments: their places, and the new amounts."""
+class _Amendment(NamedTuple):
+    """A stored row with additional payments: its place, and the new sum, mean rate and number of payments."""
 
-    rows: Indices
-    native: Floats
-    rate: Floats
-    """Mean rate, for rows without an interval."""
-    counts: Indices
+    row: int
+    native: float
+    rate: float
+    """Mean rate, for a row without an interval."""
+    payments: int
+
+
+class _Matches(NamedTuple):
+    """New rows with a stored row of the same series and time, and the places of these stored rows."""
+
+    new_rows: Indices
+    old_rows: Indices
+    is_same: Bools
+    """Whether both rows have the same rate and number of payments."""
+    has_two_intervals: Bools
+    """Whether both rows state an interval, and the two differ."""
 
 
 class _CutHalts(NamedTuple):
@@ -94,8 +105,8 @@ class _Comparison(NamedTuple):
 
     is_stored: Bools
     """New payments that are stored, or contradict a stored one."""
-    more: _Amendments
-    named: _Statements
+    amendments: list[_Amendment]
+    statements: _Statements
     notices: list[str]
 
 
@@ -167,15 +178,20 @@ class _Columns:
             interval_source=pd.Categorical(np.where(np.isnan(hours), None, source), SOURCES),
         )
 
-    def amended(self, more: _Amendments, interval: Floats) -> pd.DataFrame:
-        """Return the rows that get more payments."""
-        hours = interval[more.rows] * more.counts
-        rate = np.where(np.isnan(hours), more.rate, rates_of(more.native, hours))
-        return self.frame.iloc[more.rows].assign(
+    def amended(self, amendments: list[_Amendment], interval: Floats) -> pd.DataFrame:
+        """Return the rows that get more payments; `interval` [h] is that of each row."""
+        more = pd.DataFrame(amendments, columns=[*_Amendment._fields])
+        rows = more["row"].to_numpy(dtype=np.intp)
+        native = more["native"].to_numpy(dtype=np.float64)
+        mean_rate = more["rate"].to_numpy(dtype=np.float64)
+        counts = more["payments"].to_numpy(dtype=np.int64)
+        hours = interval[rows] * counts
+        rate = np.where(np.isnan(hours), mean_rate, rates_of(native, hours))
+        return self.frame.iloc[rows].assign(
             interval_hours=hours,
-            rate_bps_8h=np.where(np.isnan(more.native), more.rate, rate),
-            rate_native=more.native,
-            payment_count=more.counts,
+            rate_bps_8h=np.where(np.isnan(native), mean_rate, rate),
+            rate_native=native,
+            payment_count=counts,
         )
 
 
@@ -237,9 +253,9 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
     size = len(stored.names)
     comparison = _compared(stored, new, codes[:size], codes[size:], halts.originals, conflicts)
     fresh = np.flatnonzero(~comparison.is_stored)
-    more = comparison.more
-    named = comparison.named
-    stored.state(named.rows, new.interval[named.new_rows])
+    amendments = comparison.amendments
+    statements = comparison.statements
+    stored.state(statements.rows, new.interval[statements.new_rows])
     # 3. Intervals of all rows of the series together.
     series = np.concatenate([codes[:size], codes[size:][fresh]])
     times = np.concatenate([payment_time(stored.times), new.times[fresh]])
@@ -259,32 +275,38 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
     interval = np.where(is_stated, new.interval[fresh], derived)
     result = new.updated(fresh, interval, source)
     # 5. The stored rows that change.
-    hours = assigned.hours[:size]
-    is_named = np.zeros(size, dtype=np.bool_)
-    is_named[named.rows] = True
-    hours = np.where(is_named, stored.stated, hours)
-    stored_source = np.where(is_named, "row", "spacing").astype(object)
-    stored_source[named.rows] = np.where(
-        pd.isna(new.source[named.new_rows]), "row", new.source[named.new_rows]
-    )
-    is_derived = (is_reached & ~stored.is_stated) | is_named
+    has_statement = np.zeros(size, dtype=np.bool_)
+    has_statement[statements.rows] = True
+    hours = np.where(has_statement, stored.stated, assigned.hours[:size])
+    source_of_statement = new.source[statements.new_rows]
+    stored_source = np.full(size, "spacing", dtype=object)
+    stored_source[statements.rows] = np.where(pd.isna(source_of_statement), "row", source_of_statement)
+    is_derived = (is_reached & ~stored.is_stated) | has_statement
     is_completed = is_derived & np.isnan(stored.interval) & np.isfinite(hours)
     is_changed = is_derived & np.isfinite(stored.interval) & (stored.interval != hours)
     if keeps_intervals:
         is_changed &= np.isfinite(hours) & ~is_edge[:size]
-    added = stored.amended(more, np.where(is_completed | is_changed, hours, stored.interval))
-    unchanged = [*more.rows.tolist(), *halts.originals]
+    added = stored.amended(amendments, np.where(is_completed | is_changed, hours, stored.interval))
+    amended_rows = [amendment.row for amendment in amendments]
+    unchanged = [*amended_rows, *halts.originals]
     is_completed[unchanged] = False
     is_changed[unchanged] = False
     completed = stored.updated(np.flatnonzero(is_completed), hours[is_completed], stored_source[is_completed])
     changed = stored.updated(np.flatnonzero(is_changed), hours[is_changed], stored_source[is_changed])
     present = len(rows) - len(fresh) - len(conflicts)
-    before = stored.frame.iloc[:0]
-    replaced = [halts.originals[row] for row in more.rows.tolist() if row in halts.originals]
-    if replaced:
-        before = pd.concat(replaced)
+    replaced = stored.frame.iloc[:0]
+    originals = [halts.originals[row] for row in amended_rows if row in halts.originals]
+    if originals:
+        replaced = pd.concat(originals)
     return CompletedPayments(
-        result, present, conflicts, completed, changed, comparison.notices, added, before
+        fresh=result,
+        present=present,
+        conflicts=conflicts,
+        completed=completed,
+        changed=changed,
+        notices=comparison.notices,
+        added=added,
+        replaced=replaced,
     )
 
 
@@ -422,9 +444,9 @@ def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
     Payments after a halt that come minutes after the hour are one row at the next hour. In a file with only
     one of them, it has its own timestamp.
     """
-    every = np.arange(len(stored.names))
+    all_rows = np.arange(len(stored.names))
     if not _may_have_halts(new) and not _may_have_halts(stored):
-        return _CutHalts(new, stored, every, {})
+        return _CutHalts(new, stored, all_rows, {})
     frames = []
     for side, columns in ((0, stored), (1, new)):
         times = payment_time(columns.times)
@@ -434,14 +456,15 @@ def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
     union["is_late"] = union["time"] % HOUR_US != 0
     is_moved = _is_of_next_hour(union)
     if not (union["is_late"] | is_moved).any():
-        return _CutHalts(new, stored, every, {})
+        return _CutHalts(new, stored, all_rows, {})
     union["hour"] += is_moved
     keys = [union["name"], union["hour"]]
-    stamps = union["time"].where(union["is_late"]).groupby(keys).transform("nunique")
-    most = union["count"].groupby(keys).transform("max")
-    is_new = union["side"].groupby(keys).transform("max") == 1
+    # Each mask below is the same for all rows of a series and hour.
+    late_times = union["time"].where(union["is_late"]).groupby(keys).transform("nunique")
+    has_several = union["count"].groupby(keys).transform("max") > 1
+    has_new_row = union["side"].groupby(keys).transform("max") == 1
     has_moved = is_moved.groupby(keys).transform("any")
-    is_halt = is_new & ((stamps > 1) | ((stamps == 1) & (most > 1)) | has_moved)
+    is_halt = has_new_row & ((late_times > 1) | ((late_times == 1) & has_several) | has_moved)
     added_up = []
     for side, columns in ((0, stored), (1, new)):
         is_own = (union["side"] == side).to_numpy()
@@ -513,14 +536,54 @@ def _compared(
     the other. If neither is certain, the new row is a contradiction.
     """
     old_times = payment_time(stored.times)
-    keys = pd.DataFrame({"series": old_series, "time": old_times})
-    keys["place"] = np.arange(len(keys))
-    keys = keys.drop_duplicates(["series", "time"])  # older versions stored stamps as they came
-    wanted = pd.DataFrame({"series": new_series, "time": new.times})
-    places = wanted.merge(keys, on=["series", "time"], how="left")["place"].to_numpy(dtype=np.float64)
-    is_known = np.isfinite(places)
-    new_rows = np.flatnonzero(is_known)
-    old_rows = places[is_known].astype(np.intp)
+    new_rows, old_rows, is_same, has_two_intervals = _matched(
+        stored, new, pd.DataFrame({"series": old_series, "time": old_times}), new_series
+    )
+    amendments: list[_Amendment] = []
+    in_doubt = np.flatnonzero(~is_same | (new.count[new_rows] > 1))
+    for place in in_doubt.tolist():
+        row = int(new_rows[place])
+        old = int(old_rows[place])
+        old_count = int(stored.count[old])
+        new_count = int(new.count[row])
+        total = 0
+        if old_count > 1 or new_count > 1 or old in late:  # payments after a halt
+            is_of_series = (old_series == new_series[row], new_series == new_series[row])
+            total = _payments_of_both(stored, new, old, row, is_of_series)
+        is_sum = total == old_count + new_count
+        if is_same[place] and not is_sum:
+            continue
+        is_same[place] = False
+        if is_sum:
+            mean_rate = (stored.rate[old] * old_count + new.rate[row] * new_count) / total
+            native = stored.native[old] + new.native[row]
+            amendments.append(_Amendment(old, native, mean_rate, total))
+        elif total == 0:
+            conflicts.append(_conflict(stored, new, old, row))
+        elif new_count > old_count:  # the new row includes the payments of the stored one
+            amendments.append(_Amendment(old, new.native[row], new.rate[row], new_count))
+    notices = []
+    for place in np.flatnonzero(is_same & has_two_intervals).tolist():
+        hours = float(new.interval[new_rows[place]])
+        notices.append(_interval_text(stored, int(old_rows[place]), hours))
+    has_statement = is_same & new.is_stated[new_rows] & ~stored.is_stated[old_rows]
+    statements = _Statements(old_rows[has_statement], new_rows[has_statement])
+    is_stored = np.zeros(len(new.times), dtype=np.bool_)
+    is_stored[new_rows] = True
+    return _Comparison(is_stored, amendments, statements, notices)
+
+
+def _matched(stored: _Columns, new: _Columns, old_keys: pd.DataFrame, new_series: Indices) -> _Matches:
+    """Return the new rows with a stored row of their series and time, and whether the two rows agree.
+
+    `old_keys` has the columns ``series`` and ``time`` of the stored rows.
+    """
+    places = old_keys.assign(place=np.arange(len(old_keys)))
+    places = places.drop_duplicates(["series", "time"])  # older versions stored timestamps as they came
+    keys = pd.DataFrame({"series": new_series, "time": new.times})
+    place = keys.merge(places, on=["series", "time"], how="left")["place"].to_numpy(dtype=np.float64)
+    new_rows = np.flatnonzero(np.isfinite(place))
+    old_rows = place[new_rows].astype(np.intp)
     is_same = is_same_rate(new.value[new_rows], stored.value[old_rows])
     is_same |= is_same_rate(new.rate[new_rows] / BPS, stored.rate[old_rows] / BPS)
     # A mean rate, and a sum of zeros, may be equal for other numbers of payments.
@@ -528,53 +591,7 @@ def _compared(
     has_two_intervals = new.is_stated[new_rows] & stored.is_stated[old_rows]
     has_two_intervals &= new.interval[new_rows] != stored.interval[old_rows]
     is_same &= ~has_two_intervals | is_same_rate(new.paid[new_rows], stored.paid[old_rows])
-    more: list[tuple[int, float, float, int]] = []
-    in_doubt = np.flatnonzero(~is_same | (new.count[new_rows] > 1))
-    for place in in_doubt.tolist():
-        row = int(new_rows[place])
-        old = int(old_rows[place])
-        before = int(stored.count[old])
-        count = int(new.count[row])
-        is_own = old_series == new_series[row]
-        is_added = new_series == new_series[row]
-        own = old_times[is_own]
-        added = new.times[is_added]
-        interval = _interval_at(
-            int(new.times[row]),
-            np.concatenate([own, added]),
-            np.concatenate([stored.interval[is_own], new.interval[is_added]]),
-        )
-        is_halt = before > 1 or count > 1 or old in late
-        total = _payments_of_both(before, count, own, added, int(new.times[row]), interval) * is_halt
-        if is_same[place] and total != before + count:
-            continue
-        is_same[place] = False
-        if total == before + count:
-            rate = (stored.rate[old] * before + new.rate[row] * count) / total
-            more.append((old, stored.native[old] + new.native[row], rate, total))
-            continue
-        if total:
-            if count > before:
-                more.append((old, new.native[row], new.rate[row], count))
-            continue
-        text = conflict_text(
-            str(new.names[row]),
-            int(stored.times[old]),
-            float(stored.value[old]),
-            int(new.times[row]),
-            float(new.value[row]),
-        )
-        advice = "; import all files with payments after this halt in one command" * (before + count > 2)
-        conflicts.append(f"{text} (the first is stored){advice}")
-    notices = []
-    for place in np.flatnonzero(is_same & has_two_intervals).tolist():
-        hours = float(new.interval[new_rows[place]])
-        notices.append(_interval_text(stored, int(old_rows[place]), hours))
-    is_named = is_same & new.is_stated[new_rows] & ~stored.is_stated[old_rows]
-    named = _Statements(old_rows[is_named], new_rows[is_named])
-    columns = np.array(more, dtype=np.float64).reshape(-1, 4).T
-    amendments = _Amendments(columns[0].astype(np.intp), columns[1], columns[2], columns[3].astype(np.int64))
-    return _Comparison(np.asarray(is_known), amendments, named, notices)
+    return _Matches(new_rows, old_rows, is_same, has_two_intervals)
 
 
 def _interval_text(stored: _Columns, row: int, hours: float) -> str:
@@ -598,39 +615,70 @@ def _interval_at(time: int, times: Indices, intervals: Floats) -> float:
     return float("nan")
 
 
-def _payments_of_both(
-    before: int, count: int, own: Indices, added: Indices, time: int, interval: float
-) -> int:
-    """Return the number of payments of two rows at one time together, 0 if uncertain.
+def _conflict(stored: _Columns, new: _Columns, old: int, row: int) -> str:
+    """Return the text about the new payment `row` that contradicts the stored payment `old`."""
+    text = conflict_text(
+        str(new.names[row]),
+        int(stored.times[old]),
+        float(stored.value[old]),
+        int(new.times[row]),
+        float(new.value[row]),
+    )
+    advice = ""
+    if stored.count[old] + new.count[row] > 2:
+        advice = "; import the files with payments of this halt in one command"
+    return f"{text} (the first is stored){advice}"
 
-    `own` and `added` are the times [µs] of the series' stored and new rows. A side with the previous payment
-    has all payments of the halt up to some time; the other one may begin in the middle of it.
+
+def _payments_of_both(
+    stored: _Columns, new: _Columns, old: int, row: int, is_of_series: tuple[Bools, Bools]
+) -> int:
+    """Return the number of payments that the stored row `old` and the new row `row` have together.
+
+    0 if it is uncertain. `is_of_series` are masks of the stored and of the new rows of the series. A side
+    with the previous payment has all payments of the halt up to some time; the other one may begin in the
+    middle of it.
     """
-    own_last = int(np.max(own[own < time], initial=-1))
-    added_last = int(np.max(added[added < time], initial=-1))
-    last = max(own_last, added_last)
-    has_own_start = own_last == last and last >= 0
-    has_added_start = added_last == last and last >= 0
+    is_old, is_new = is_of_series
+    time = int(new.times[row])
+    old_times = payment_time(stored.times)[is_old]
+    new_times = new.times[is_new]
+    # 1. The payments due since the previous payment, by the interval of the series.
+    interval = _interval_at(
+        time,
+        np.concatenate([old_times, new_times]),
+        np.concatenate([stored.interval[is_old], new.interval[is_new]]),
+    )
+    old_last = int(np.max(old_times[old_times < time], initial=-1))
+    new_last = int(np.max(new_times[new_times < time], initial=-1))
+    last = max(old_last, new_last)
     due = np.nan
     if last >= 0:
         due = np.rint((time - last) / HOUR_US / interval)
-    is_cut = has_own_start != has_added_start
-    if before + count == due and (is_cut or 1 in (before, count)):
-        return before + count
-    if before == count:
+    # 2. The sides that have the previous payment, and with it the beginning of the halt.
+    old_has_start = old_last == last and last >= 0
+    new_has_start = new_last == last and last >= 0
+    counts = int(stored.count[old]), int(new.count[row])
+    if sum(counts) == due and (old_has_start != new_has_start or 1 in counts):
+        return sum(counts)
+    if counts[0] == counts[1]:
         return 0
-    most = max(before, count)
-    if (has_own_start and has_added_start) or most >= due:
+    most = max(counts)
+    if (old_has_start and new_has_start) or most >= due:
         return most
     return 0
 
 
 def _assigned(series: Indices, times: Indices, stated: Floats, names: Any) -> _Assigned:
-    """Return the intervals of rows in any order."""
+    """Return the intervals of rows in any order; rows of one series and time have the same interval.
+
+    `series` are positions in `names`, `times` are in µs, and `stated` [h] is NaN without a stated interval.
+    """
     order = np.lexsort((times, series))
     series = series[order]
     times = times[order]
-    is_first = np.append(True, (series[1:] != series[:-1]) | (times[1:] != times[:-1]))[: len(order)]
+    is_first = np.ones(len(order), dtype=np.bool_)  # first row of its series and time
+    is_first[1:] = (series[1:] != series[:-1]) | (times[1:] != times[:-1])
     usual = np.array([_usual_hours(str(name).rpartition(" on ")[2]) for name in names], dtype=np.float64)
     rows = order[is_first]
     series = series[is_first]

@@ -60,23 +60,24 @@ def checked_bytes(
     """
     first = start // BLOCK_BYTES
     last = -(-end // BLOCK_BYTES)
-    at = first * BLOCK_BYTES
-    until = min(last * BLOCK_BYTES, file.size)
+    first_byte = first * BLOCK_BYTES
+    last_byte = min(last * BLOCK_BYTES, file.size)
     numbers = range(first, last)
     if checked is not None and checked.keys() >= set(numbers):
         data = b"".join(checked[number] for number in numbers)
-        return data[start - at : end - at]
-    pieces = storage.read_pieces(file.path, (at, start, end, until))
-    if sum(map(len, pieces)) != until - at:
+        return data[start - first_byte : end - first_byte]
+    before, requested, after = storage.read_pieces(file.path, (first_byte, start, end, last_byte))
+    pieces = [before, requested, after]
+    if sum(map(len, pieces)) != last_byte - first_byte:
         raise OSError("the file is truncated")
     _require_checksums(file, first, pieces)
     if checked is not None:
         whole = b"".join(pieces)
         for number in numbers:
             if len(checked) < _KEPT_BLOCKS:
-                offset = number * BLOCK_BYTES - at
+                offset = number * BLOCK_BYTES - first_byte
                 checked[number] = whole[offset : offset + BLOCK_BYTES]
-    return pieces[1]
+    return requested
 
 
 def _require_checksums(file: DataFile, first: int, pieces: Sequence[bytes]) -> None:
@@ -402,7 +403,7 @@ class _Process:
             self._engine = None
 
     def _before(self) -> None:
-        # A child does not have DuckDB's threads, which it waits for, so an unused engine is closed first.
+        """Close an unused engine before a fork: a child lacks DuckDB's threads, and would wait for them."""
         self._held = self._lock.acquire(timeout=5.0)
         if self._held and self._engine is not None and not self._users:
             self.close()
@@ -674,8 +675,9 @@ def series(storage: Storage, table: Table, files: Sequence[DataFile]) -> set[str
     return _distinct(storage, groups, "exchange || ' ' || symbol")  # || joins text in SQL
 
 
-def _distinct(storage: Storage, groups: Sequence[Sequence[DataFile]], term: str) -> set[str]:
-    sql = f"SELECT DISTINCT {term} AS word FROM read_parquet({{files}}) WHERE word IS NOT NULL"
+def _distinct(storage: Storage, groups: Sequence[Sequence[DataFile]], expression: str) -> set[str]:
+    """Return the distinct texts of an SQL expression over the rows of some files."""
+    sql = f"SELECT DISTINCT {expression} AS word FROM read_parquet({{files}}) WHERE word IS NOT NULL"
     words: set[str] = set()
     for group in groups:
         words.update(_select(sql, storage, group)["word"].to_pylist())
@@ -700,25 +702,27 @@ def _by_columns(
     storage: Storage, table: Table, files: Sequence[DataFile]
 ) -> list[tuple[frozenset[str], list[DataFile]]]:
     """Group files by their columns, because files of other versions are read separately."""
-    now = schemas.schema_digest(table)
-    names = frozenset(table.columns)
-    groups: dict[str, tuple[frozenset[str], list[DataFile]]] = {}
+    current = schemas.schema_digest(table)
+    columns_of_group = {current: frozenset(table.columns)}
+    groups: dict[str, list[DataFile]] = {}
     for file in files:
         if not file.path.startswith(f"{table.name}/"):
             stored = file.path.partition("/")[0]
             raise damaged(storage, file, ValueError(f"expected rows of {table.name}, got {stored}"))
-        if file.schema == now:
-            groups.setdefault(now, (names, []))[1].append(file)
+        if file.schema == current:
+            groups.setdefault(current, []).append(file)
             continue
         try:
             schema = _stored_schema(storage, file)
         except (OSError, pa.ArrowException) as problem:
             raise damaged(storage, file, problem) from None
-        if lacking := sorted(names - {*schema.names, *table.optional}):
-            why = f"columns are missing: {', '.join(lacking)}"
+        missing = sorted(set(table.columns) - {*schema.names, *table.optional})
+        if missing:
+            why = f"columns are missing: {', '.join(missing)}"
             raise schemas.of_another_version(storage.place(file.path), why)
-        groups.setdefault(str(schema), (frozenset(schema.names), []))[1].append(file)
-    return list(groups.values())
+        columns_of_group[str(schema)] = frozenset(schema.names)
+        groups.setdefault(str(schema), []).append(file)
+    return [(columns_of_group[key], group) for key, group in groups.items()]
 
 
 @lru_cache(maxsize=4096)

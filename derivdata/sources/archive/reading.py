@@ -182,15 +182,18 @@ class ArchiveContents:
     def _manifest(self, *, fresh: bool = False) -> Manifest:
         """Return the current manifest, empty if there is none."""
         mark = self._storage.manifest_mark(fresh=fresh)
-        if mark is None or mark != self._cached[0]:
-            self._cached = (mark, manifests.load(self._storage) or Manifest())
-        return self._cached[1]
+        cached_mark, manifest = self._cached
+        if mark is None or mark != cached_mark:
+            manifest = manifests.load(self._storage) or Manifest()
+            self._cached = (mark, manifest)
+        return manifest
 
     def _entry(self, table: Table, *, fresh: bool = False) -> TableEntry:
         """Return the entry of a table, empty if it has no rows."""
         return self._manifest(fresh=fresh).tables.get(table.name, TableEntry())
 
     def _files(self) -> list[DataFile]:
+        """Return the files of all tables; raise `ArchiveError` for an empty archive."""
         files: list[DataFile] = []
         for entry in self._manifest().tables.values():
             files += entry.files
@@ -225,6 +228,7 @@ class ArchiveContents:
 
 
 def _summary(entry: TableEntry) -> list[Any]:
+    """Return the row of a table in `ArchiveContents.info`, in the order of `_INFO`."""
     return [
         row_count(entry.files),
         stamp(min(file.first for file in entry.files)),
@@ -346,15 +350,18 @@ def _panel_block(
     labels: list[list[str]],
     step: int,
 ) -> np.ndarray[Any, Any]:
-    # `labels`, `step` and the window give the block its shape; `place` is a row's place on the time axis.
+    """Return a block of a panel: values by column, symbol, venue and step; NaN without a row.
+
+    `labels` are the symbols and venues of the panel, `step` [µs] is that of its grid.
+    """
     window = chosen.window
     steps = -(-(window.end - window.start) // step)
-    result = np.full((len(columns), len(labels[0]), len(labels[1]), steps), np.nan)
+    result = np.full((len(columns), *map(len, labels), steps), np.nan)
     indexes = [pd.Index(words) for words in labels]
     for frame in _read(storage, table, files, chosen, [*_DIMS, *columns]):
         rows = frame.combine_chunks()
         stamps = np.asarray(rows["time"].cast("int64"))
-        place, remainder = np.divmod(stamps - window.start, step)
+        time_index, remainder = np.divmod(stamps - window.start, step)
         if remainder.any():
             first = pd.Timestamp(int(stamps[remainder > 0][0]), unit="us")
             raise ValueError(
@@ -367,7 +374,7 @@ def _panel_block(
             _refuse_unlisted(table, name, words.dictionary.filter(pa.array(places < 0)))
             codes.append(places[np.asarray(words.indices)])
         for values, name in zip(result, columns, strict=True):
-            values[codes[0], codes[1], place] = rows[name].to_numpy(zero_copy_only=False)
+            values[(*codes, time_index)] = rows[name].to_numpy(zero_copy_only=False)
     return result
 
 
@@ -545,6 +552,7 @@ class ArchiveReader(ArchiveContents):
         )
 
     def _chosen(self, query: Query) -> tuple[Table, Selection]:
+        """Return the table of a query, and the selection of its rows."""
         table = schemas.archive_table(query.table)
         window = TimeRange(micros(query.start), micros(query.end))
         return table, Selection(read_filter(table, query.symbols, query.venues), window)

@@ -108,6 +108,7 @@ def as_now(rows: pa.Table, table: Table) -> pa.Table:
 
 
 def _typed(column: pa.ChunkedArray, kind: Kind) -> pa.ChunkedArray:
+    """Return a column with the Arrow type of its kind."""
     if kind is Kind.TEXT:
         return column.dictionary_encode()
     wanted, _ = _TYPES[kind]
@@ -158,6 +159,7 @@ def of_another_version(place: str, why: str) -> ArchiveError:
 
 
 def _arrow_array(values: pd.Series, kind: pa.DataType) -> pa.Array:
+    """Return a column as Arrow; categories become a dictionary without a copy of the text."""
     if not pa.types.is_dictionary(kind):
         return pa.array(values, type=kind, from_pandas=True)
     codes = values.array.codes

@@ -423,7 +423,7 @@ class ObjectStore:
 
     @property
     def _fork_lock(self) -> threading.Lock:
-        """Return the lock for caching a read of the manifest, so that a fork does not wait for uploads."""
+        """The lock that a fork waits for: that of the cached manifest, because uploads hold the other one."""
         return self._look_lock
 
     def _after_fork(self) -> None:
@@ -475,19 +475,21 @@ class ObjectStore:
 
     def manifest_mark(self, *, fresh: bool = False) -> Hashable:
         """Return the ETag of the manifest."""
-        look = self._look  # read once, because another thread may replace it at any time
-        if fresh or look is None or time.monotonic() - look[0] > _LOOK_SECONDS:
-            began = time.monotonic()
-            puts = self._puts
-            try:
-                mark = self._head(MANIFEST)["ETag"]
-            except OSError:
-                mark = None
-            look = began, mark
-            with self._look_lock:
-                if puts == self._puts:
-                    self._look = look
-        return look[1]
+        cached = self._look  # read once, because another thread may replace it at any time
+        if cached is not None and not fresh:
+            read_at, mark = cached
+            if time.monotonic() - read_at <= _LOOK_SECONDS:
+                return mark
+        began = time.monotonic()
+        puts = self._puts
+        try:
+            mark = self._head(MANIFEST)["ETag"]
+        except OSError:
+            mark = None
+        with self._look_lock:
+            if puts == self._puts:
+                self._look = began, mark
+        return mark
 
     def read_manifest(self) -> tuple[bytes, Any]:
         """Return the manifest and its ETag."""

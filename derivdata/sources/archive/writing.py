@@ -27,7 +27,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive import manifest as manifests
 from derivdata.sources.archive import queries, schemas
 from derivdata.sources.archive.audit import refuse_other_contracts
-from derivdata.sources.archive.ledger import Asked, content_of, enter_requests, forget_requests
+from derivdata.sources.archive.ledger import RequestEntry, content_of, enter_requests, forget_requests
 from derivdata.sources.archive.manifest import (
     Change,
     Correction,
@@ -254,7 +254,7 @@ def add_rows(
     storage: Storage,
     table: Table,
     frame: pd.DataFrame,
-    requests: Sequence[Asked],
+    requests: Sequence[RequestEntry],
     contracts: Mapping[str, str] | None,
     *,
     synthetic: bool,
@@ -428,6 +428,7 @@ def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.
 
 
 def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
+    """Return the values of two columns one below the other; categories are united."""
     if isinstance(upper.dtype, pd.CategoricalDtype):
         return pd.Series(pd.api.types.union_categoricals([upper.array, lower.array]))
     return pd.concat([upper, lower], ignore_index=True)
