@@ -457,6 +457,7 @@ class _Tools:
         self._headers = {"X-Api-Key": key}
 
     async def list(self, _context: Any, _params: Any) -> Any:
+        """Return the tools: one per endpoint of the service, and the analyses."""
         tools = []
         for name, (_path, about) in (await self._operations()).items():
             arguments = {}
@@ -475,6 +476,7 @@ class _Tools:
         return self._types.ListToolsResult(tools=tools)
 
     def _tool(self, name: str, about: str, arguments: dict[str, Any], required: Sequence[str]) -> Any:
+        """Return the description of a tool; `arguments` are JSON schemas by name."""
         schema = {
             "type": "object",
             "properties": arguments,
@@ -487,6 +489,7 @@ class _Tools:
         return self._types.Tool(name=name, description=about, input_schema=schema, annotations=hints)
 
     async def call(self, _context: Any, request: Any) -> Any:
+        """Run a tool; an error is a result with its text."""
         if (refusal := _unreadable(request.name, request.arguments or {})) is not None:
             return self._refused(refusal)
         operations = await self._operations()
@@ -506,6 +509,7 @@ class _Tools:
         return self._fitted(response.json(), _advice(parameters))
 
     async def _analysis(self, name: str, given: Mapping[str, Any]) -> Any:
+        """Run an analysis in a thread."""
         tool = TOOLS[name]
         if (refusal := _unknown(name, given, list(tool.arguments))) is not None:
             return self._refused(refusal)
@@ -532,6 +536,7 @@ class _Tools:
             return await client.get(address)
 
     def _fitted(self, body: Any, advice: str) -> Any:
+        """Return a result whose rows are limited by `fitted`; `advice` says how to request the rest."""
         response = fitted(body, advice)
         content = [self._types.TextContent(type="text", text=text_of(response))]
         return self._types.CallToolResult(content=content, structured_content=response, is_error=False)

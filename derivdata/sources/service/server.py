@@ -83,6 +83,7 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
+        """Count the bytes of the connection, and start the timeout of the request."""
         self._counted = _CountedTransport(transport)
         self._loop = asyncio.get_running_loop()
         super().connection_made(self._counted)
@@ -92,6 +93,7 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._schedule_check()
 
     def data_received(self, data: bytes) -> None:
+        """Note when a request begins to arrive, and when it is complete."""
         super().data_received(data)
         if self._is_responding():
             self._arriving_since = None
@@ -422,6 +424,7 @@ def serve(
 
 
 def _require_workers(workers: int, source: str, *, page: bool) -> None:
+    """Raise `ValueError` for a number of workers that the source or the status page does not allow."""
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     if workers > 1 and source == VENUES:
@@ -463,6 +466,7 @@ class _Server:
         renew_in_child(self)
 
     def start(self) -> None:
+        """Start the thread, and wait until the server accepts requests."""
         self._thread.start()
         deadline = time.monotonic() + _THREAD_PATIENCE
         while not self._server.started and self._thread.is_alive() and time.monotonic() < deadline:

@@ -119,10 +119,10 @@ def price_buckets(context: RequestContext) -> dict[str, Any]:
     context.view.need("markets_symbol_exchanges")
     board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
     moved = board[board["price_24h_change_pct"].notna()].sort_values("symbol")
-    place = _place(moved["price_24h_change_pct"].to_numpy())
+    bucket = _bucket_of(moved["price_24h_change_pct"].to_numpy())
     counts = []
     for number, (label, lower, upper) in enumerate(_BUCKETS):
-        names = moved["symbol"][place == number].tolist()
+        names = moved["symbol"][bucket == number].tolist()
         counts.append({"label": label, "min": lower, "max": upper, "count": len(names), "symbols": names})
     counts.reverse()
     return {**_snapshot(context), "buckets": counts}
@@ -215,13 +215,14 @@ def symbol_stats(context: RequestContext) -> dict[str, Any]:
 
 
 def _movers(board: pd.DataFrame, limit: int, *, ascending: bool) -> Any:
+    """Return the symbols with the largest rises, or falls if `ascending`, as rows of a response."""
     by = ["price_24h_change_pct", "symbol"]
     top = board.sort_values(by, ascending=[ascending, True]).head(limit)
     top = top[["symbol", "price_usd", "price_24h_change_pct"]].assign(rank=np.arange(1, len(top) + 1))
     return encoding.rows(top)
 
 
-def _place(change: Any) -> Any:
+def _bucket_of(change: Any) -> Any:
     """Return the number of each change's bucket in `_BUCKETS`; edges belong to the bucket nearer 0."""
     falling = np.searchsorted(_EDGES, change, side="right")
     rising = np.searchsorted(_EDGES, change, side="left") + 1

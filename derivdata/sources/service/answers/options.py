@@ -277,6 +277,7 @@ def _echo(context: RequestContext) -> dict[str, Any]:
 
 
 def _empty_notices(frame: pd.DataFrame) -> list[str]:
+    """Return the notice of a response without rows."""
     if len(frame):
         return []
     return ["no options in this range"]

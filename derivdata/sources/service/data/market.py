@@ -405,8 +405,8 @@ def _sums_by_time(sums: pd.DataFrame) -> pd.DataFrame:
     other_venue = np.diff(venue.codes[order], prepend=-1) != 0
     is_first = np.logical_or(other_time, other_venue)  # the first row of each venue and time
     if not is_first.all():
-        several = ~is_first | ~np.append(is_first[1:], True)
-        series.loc[several, "value"] = np.nan
+        is_repeated = ~is_first | ~np.append(is_first[1:], True)  # also the first row of a repeated time
+        series.loc[is_repeated, "value"] = np.nan
         series = series[is_first].reset_index(drop=True)
     return series
 

@@ -51,14 +51,16 @@ class BoundedCache(Generic[Entry]):
     def put(self, key: Hashable, value: Entry) -> None:
         """Store a value with its current size, and drop the least recently used entries beyond the limit."""
         if key in self._entries:
-            self.size -= self._entries.pop(key)[1]
+            _, stored_size = self._entries.pop(key)
+            self.size -= stored_size
         size = self._size_of(key, value)
         if size > self._limit:
             return
         self._entries[key] = value, size
         self.size += size
         while self.size > self._limit:
-            self.size -= self._entries.popitem(last=False)[1][1]
+            _, (_, oldest_size) = self._entries.popitem(last=False)
+            self.size -= oldest_size
 
 
 T = TypeVar("T")

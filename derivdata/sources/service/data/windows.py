@@ -33,6 +33,7 @@ def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
     """Return the end of each row's step: its time plus its resolution, which is 0 for a raw row."""
     names = pd.Categorical(frame["resolution"]).remove_unused_categories()
     steps = [length(str(name)) for name in names.categories]
+    # The last length is that of the code -1, for rows without a resolution.
     lengths = np.array([*map(times.us, steps), 0], dtype="timedelta64[us]")[names.codes]
     return pd.DatetimeIndex(frame["time"]) + pd.TimedeltaIndex(lengths)
 

@@ -87,7 +87,7 @@ class RateLimit:
         self._limit = limit
         self._seconds = seconds
         self._clock = clock
-        self._most = most_callers
+        self._most_callers = most_callers
         self._admitted: OrderedDict[Hashable, deque[float]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -102,16 +102,18 @@ class RateLimit:
         recent = self._admitted.setdefault(caller, deque())
         self._admitted.move_to_end(caller)
         # Without a required key every client address is a caller: memory must not grow with their number.
-        if len(self._admitted) > self._most:
+        if len(self._admitted) > self._most_callers:
             self._admitted.popitem(last=False)
         while recent and now - recent[0] >= self._seconds:
             recent.popleft()
         if len(recent) >= self._limit:
             wait = recent[0] + self._seconds - now
             message = f"at most {self._limit} requests in {self._seconds:g} s per key; wait {wait:.3f} s"
-            headers = {"Retry-After": str(math.ceil(wait)), **self._headers(0)}
-            about = {"message": message, "retry_after": math.ceil(wait)}
-            raise Refusal(429, "rate limit exceeded", headers=headers, **about)
+            retry_after = math.ceil(wait)
+            headers = {"Retry-After": str(retry_after), **self._headers(0)}
+            raise Refusal(
+                429, "rate limit exceeded", headers=headers, message=message, retry_after=retry_after
+            )
         recent.append(now)
         return self._headers(self._limit - len(recent))
 
@@ -395,6 +397,9 @@ def _require_venues(name: str, value: str | tuple[str, ...], exchanges: frozense
         near = did_you_mean(slug, exchanges, advice)
         raise bad_request(f"{name}={slug!r} is not a venue of this source{near}")
     return value
+
+
+# Each of these functions parses the text of a parameter, and raises `Refusal` (400) with its name.
 
 
 def _list(name: str, text: str) -> tuple[str, ...]:

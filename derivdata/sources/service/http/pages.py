@@ -340,6 +340,7 @@ def page(label: str) -> str:
 
 
 def _operation(endpoint: endpoints.Endpoint, exchanges: list[str]) -> dict[str, Any]:
+    """Return the OpenAPI description of an endpoint."""
     description = f"Tier: {endpoint.tier.title()} and above."
     if endpoint.local:
         description += _OURS
@@ -357,6 +358,7 @@ def _operation(endpoint: endpoints.Endpoint, exchanges: list[str]) -> dict[str, 
 
 
 def _parameter(p: endpoints.Param, exchanges: list[str], path: str) -> dict[str, Any]:
+    """Return the OpenAPI description of a parameter; venues are limited to `exchanges`."""
     schema = dict(_KINDS[p.kind])
     if p.choices:
         schema = {"type": "string", "enum": list(p.choices)}
@@ -381,6 +383,7 @@ def _parameter(p: endpoints.Param, exchanges: list[str], path: str) -> dict[str,
 
 
 def _refusal(path: str, status: str, text: str) -> dict[str, Any]:
+    """Return the OpenAPI description of an error response."""
     if status == "400" and path in PLAIN:
         return {"description": text, "content": {"text/plain": {"schema": TEXT}}}
     return _response(text, {"$ref": "#/components/schemas/Error"})
@@ -391,6 +394,7 @@ def _response(text: str, schema: Schema) -> dict[str, Any]:
 
 
 def _section(endpoint: endpoints.Endpoint) -> str:
+    """Return the section of an endpoint on the page of endpoints."""
     table = "<p>No parameters.</p>"
     if endpoint.params:
         head = "<tr><th>parameter</th><th>kind</th><th>default</th><th>meaning</th></tr>"
@@ -400,6 +404,7 @@ def _section(endpoint: endpoints.Endpoint) -> str:
 
 
 def _row(p: endpoints.Param) -> str:
+    """Return the row of a parameter in the table of its endpoint."""
     kind = ", ".join(p.choices) or str(p.kind)
     default = ""
     if p.required:
@@ -484,6 +489,7 @@ def _freshness(view: View) -> str:
 
 
 def _age(age: Any) -> str:
+    """Return a length of time in minutes or hours, or a mark if it is missing."""
     age = pd.Timedelta(age)
     if age is pd.NaT:
         return _NONE
@@ -535,6 +541,7 @@ def _spreads(view: View) -> str:
 
 
 def _liquidations(view: View) -> str:
+    """Return the newest liquidations of the last hour, and their total."""
     if not view.has(*market.TABLES):
         return "<p>The source does not include liquidations.</p>"
     frame = market.liquidation_orders(view, view.now - _HOUR, view.now)

@@ -120,6 +120,7 @@ class StreamedResponse(Response):
 
 
 def _entity_tag(body: bytes, corrections: str) -> str:
+    """Return a weak ETag that changes with the body and with the corrections of its rows."""
     digest = hashlib.sha256(body)
     digest.update(b"\0" + corrections.encode())
     return f'W/"{digest.hexdigest()[:32]}"'
@@ -283,6 +284,7 @@ class WorkQueue:
             self._waiting.move_to_end(caller)
 
     async def _run(self, job: Job) -> None:
+        """Run a job in a thread, set its result, and start the next ones."""
         try:
             encoded = await run_in_threadpool(job.run)
         except Cancelled:
