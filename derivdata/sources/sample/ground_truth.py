@@ -137,6 +137,7 @@ def _keys(selection: Pairs) -> dict[str, Any]:
 
 
 def _funding(selection: Pairs) -> pd.DataFrame:
+    """Return the topic ``funding``, as documented in `truth`."""
     scale = symbols().scale[selection.symbol]
     style = np.array([MODELS[v].style for v in exchange_names()], dtype=object)[selection.exchange]
     until = np.where(selection.until == FOREVER, np.iinfo(np.int64).min, selection.until * DAY_US)
@@ -164,6 +165,7 @@ def _per_symbol(selection: Pairs, **values: Any) -> pd.DataFrame:
 
 
 def _funding_base(selection: Pairs) -> pd.DataFrame:
+    """Return the topic ``funding_base``, as documented in `truth`."""
     s = symbols()
     return _per_symbol(
         selection,
@@ -176,6 +178,7 @@ def _funding_base(selection: Pairs) -> pd.DataFrame:
 
 
 def _spreads(selection: Pairs) -> pd.DataFrame:
+    """Return the topic ``spreads``, as documented in `truth`."""
     table = _funding(selection).query("style == 'free'")
     both = table.merge(table, on=["symbol", "half_life_hours"], suffixes=("", "_other"))
     both = both.query("exchange < exchange_other").reset_index(drop=True)
@@ -192,6 +195,7 @@ def _spreads(selection: Pairs) -> pd.DataFrame:
 
 
 def _intervals(selection: Pairs) -> pd.DataFrame:
+    """Return the topic ``intervals``, as documented in `truth`."""
     changed = selection.take(
         np.flatnonzero((selection.change > selection.since) & (selection.change < selection.until))
     )
@@ -208,6 +212,7 @@ def _intervals_from(selection: Pairs, day: Ints, hours: Ints) -> pd.DataFrame:
 
 
 def _oi(selection: Pairs) -> pd.DataFrame:
+    """Return the topic ``oi``, as documented in `truth`."""
     s = symbols()
     return pd.DataFrame(
         {
@@ -222,18 +227,21 @@ def _oi(selection: Pairs) -> pd.DataFrame:
 
 
 def _positioning(selection: Pairs) -> pd.DataFrame:
+    """Return the topic ``positioning``, as documented in `truth`."""
     crowds = pd.DataFrame(perpetuals.CROWDS.values()).assign(kind=[*perpetuals.CROWDS])
     table = pd.DataFrame(_keys(selection)).merge(crowds, how="cross")
     return table[["symbol", "exchange", "kind", *perpetuals.Crowd._fields]]
 
 
 def _prices(selection: Pairs) -> pd.DataFrame:
+    """Return the topic ``prices``, as documented in `truth`."""
     s = symbols()
     half_life = universe.PRICE_HALF_LIFE_HOURS
     return _per_symbol(selection, centre_usd=s.price, volatility=s.volatility, half_life_hours=half_life)
 
 
 def _spot(selection: Pairs) -> pd.DataFrame:
+    """Return the topic ``spot``, as documented in `truth`."""
     table = pd.DataFrame(_keys(selection))
     table["quote"] = table["exchange"].map(market.SPOT_QUOTES)
     return table.dropna(subset="quote").assign(
@@ -244,6 +252,7 @@ def _spot(selection: Pairs) -> pd.DataFrame:
 
 
 def _liquidations(selection: Pairs) -> pd.DataFrame:
+    """Return the topic ``liquidations``, as documented in `truth`."""
     return _per_symbol(
         selection,
         clusters_per_day=perpetuals.starts_per_day(),
@@ -256,6 +265,7 @@ def _liquidations(selection: Pairs) -> pd.DataFrame:
 
 
 def _option_trades(names: _Names, venues: _Names) -> pd.DataFrame:
+    """Return the topic ``option_trades``, as documented in `truth`."""
     law = {f"buy_{side}": chance for side, chance in option_quotes.BUY_PROBABILITY.items()}
     law |= {"block": option_quotes.BLOCK_PROBABILITY, "block_size": option_quotes.BLOCK_SIZE}
     return pd.DataFrame(option_quotes.option_markets(names, venues), columns=["symbol", "exchange"]).assign(

@@ -438,7 +438,7 @@ def deliveries(first: int, last: int, names: _Names, venues: _Names) -> dict[str
         return {"price_usd": np.round(index_prices.mean(axis=1), 6)}
 
     columns = _by_market(option_markets(names, venues), time, prices)
-    return columns and {**columns, "contract": _constant("index:USD", len(columns["time"]))}
+    return _with_constant(columns, "contract", "index:USD")
 
 
 def indices(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
@@ -450,12 +450,14 @@ def indices(first: int, last: int, names: _Names, venues: _Names) -> dict[str, A
         if symbol in INDICES.get(exchange, ())
     ]
     columns = _by_market(markets, time, lambda symbol, exchange: {"index_pct": index(symbol, exchange, time)})
-    return columns and {**columns, "resolution": _constant("1h", len(columns["time"]))}
+    return _with_constant(columns, "resolution", "1h")
 
 
-def _constant(word: str, size: int) -> Any:
-    """Return a column with one word in each row."""
-    return text(np.zeros(size, dtype=np.int8), (word,))
+def _with_constant(columns: dict[str, Any], name: str, word: str) -> dict[str, Any]:
+    """Return columns with another one that has the same word in each row; {} without columns."""
+    if not columns:
+        return {}
+    return {**columns, name: text(np.zeros(len(columns["time"]), dtype=np.int8), (word,))}
 
 
 def index(symbol: str, exchange: str, time: Ints) -> Floats:

@@ -381,6 +381,7 @@ def _cached(key: tuple[object, ...], make: Callable[[], pd.DataFrame]) -> pd.Dat
 
 
 def _read_frame(body: bytes) -> pd.DataFrame:
+    """Return the frame of a cached body."""
     frame = feather.read_feather(pa.BufferReader(body))
     # Arrow does not store the type of the categories of a column without categories.
     empty = [n for n, kind in frame.dtypes.items() if kind == "category" and kind.categories.empty]
