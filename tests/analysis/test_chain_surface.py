@@ -240,3 +240,17 @@ def test_marks_outside_bid_and_ask_are_flagged_off_at_the_money():
     # Marks are at 70 %, bid and ask at 60 %; the surface follows the tradable quotes.
     np.testing.assert_allclose(fitted["atm_error_vol"], [0.0, 0.0, -0.1], atol=2e-3)
     np.testing.assert_allclose(smile.iv(fitted, 0.0), 0.6, atol=2e-3)
+
+
+def test_share_of_quotes_whose_bid_and_ask_include_the_surface():
+    """Nine strikes of volatility 0.6: the calls of two are quoted 9 to 11 % higher, one put has no bid."""
+    table = options(days=(30.25,), spread=0.01)
+    strikes = np.sort(table["strike"].unique())
+    dear = table["strike"].isin(strikes[6:8]) & (table["side"] == "call")
+    table.loc[dear, ["bid_coin", "ask_coin"]] *= 1.1
+    without_bid = (table["strike"] == strikes[1]) & (table["side"] == "put")
+    table.loc[without_bid, "bid_coin"] = np.nan
+    fitted = surface.from_chain(table, method="essvi")
+    np.testing.assert_allclose(smile.iv(fitted, 0.0), 0.6, atol=1e-6)
+    assert fitted["inside_share"].item() == pytest.approx(7 / 9)
+    assert "inside_share" not in surface.from_chain(options())

@@ -37,6 +37,7 @@ from derivdata.support.arrays import Bools, Floats, Indices
 _MINIMUM = 3  # minimum number of distinct strikes for a separate slice
 _BATCH = 64
 _EDGE = 0.1  # fraction of the spread at each end that a fit to bid and ask avoids
+_INSIDE = 1e-9  # distance outside bid and ask up to which a quote counts as met [volatility]
 
 
 class QuoteGrid(NamedTuple):
@@ -344,9 +345,12 @@ def largest_errors(
     if spread is not None:
         off = (error / spread.where(spread > 0.0)).max("strike")
         outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
-        breach = outside.max(["edge", "strike"]).clip(0.0)
+        outside = outside.max("edge")  # of an option without a bid, the distance above its ask
+        breach = outside.max("strike").clip(0.0)
+        inside = (outside <= _INSIDE).where(outside.notnull()).mean("strike")
         half = at_the_money_of(k, spread.where(spread >= 0.0) / 2.0, "strike")
         result["largest_error_spreads"] = off.assign_attrs(units="1")
+        result["inside_share"] = inside.assign_attrs(units="1")
         result["breach_vol"] = breach.assign_attrs(units="1/√year")
         result["atm_half_spread_vol"] = half.assign_attrs(units="1/√year")
     return result
