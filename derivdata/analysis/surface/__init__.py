@@ -127,9 +127,10 @@ def from_chain(
         and ``status`` has the reason (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``CROSSED``: all
         bids are above their asks; ``BAD_INPUT``: no option or no forward could be used). If the chain has bid
         and ask prices: ``inside_share`` [1], the share of quotes between whose bid and ask the surface is;
-        ``breach_vol`` [per √year], its maximum distance outside bid and ask, 0 if none; ``atm_half_spread_vol``, half the spread at the money; ``OFF_AT_THE_MONEY`` in ``status`` if
-        the surface or the quotes are outside them there; ``largest_error_spreads`` [1], the error of the
-        worst quote in its spreads. ``largest_error_vol`` [per √year] is set for every chain.
+        ``breach_vol`` [per √year], its maximum distance outside bid and ask, 0 if none;
+        ``atm_half_spread_vol``, half the spread at the money; ``OFF_AT_THE_MONEY`` in ``status`` if the
+        surface or the quotes are outside them there; ``largest_error_spreads`` [1], the error of the worst
+        quote in its spreads. ``largest_error_vol`` [per √year] is set for every chain.
 
     Raises
     ------
