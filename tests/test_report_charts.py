@@ -102,8 +102,7 @@ def test_levels_have_a_column_for_each_symbol_and_one_length_of_scale(ax: Axes) 
     levels[0].implied[0] = 0.66  # 26 points above the realised volatility once, 5 points 20 times
     charts.draw_levels(levels, ax=ax, source="hand")
     assert title(ax) == (
-        "latest 30-day ATM minus 7-day realised volatility: "
-        "BTC +5.0 points (mean +6.0), ETH -12.0 points (mean -12.0)"
+        "latest 30-day ATM minus 7-day realised: BTC +5.0 points (mean +6.0), ETH -12.0 (mean -12.0)"
     )
     assert [cell.get_xlabel() for cell in ax.child_axes] == ["time [UTC], 2026", "time [UTC], 2026"]
     lengths = [float(np.ptp(cell.get_ylim())) for cell in ax.child_axes]

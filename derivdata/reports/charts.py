@@ -336,7 +336,8 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
                 line["time"].values, 100.0 * line.values, color=color, lw=1.4, label=f"{name} {last:.1f} %"
             )
         mean = 100.0 * float((level.implied - level.realised).mean())
-        gaps.append(f"{level.symbol} {last_values[0] - last_values[1]:+.1f} points (mean {mean:+.1f})")
+        unit = "" if gaps else " points"
+        gaps.append(f"{level.symbol} {last_values[0] - last_values[1]:+.1f}{unit} (mean {mean:+.1f})")
         low, high = cell.get_ylim()
         spans.append((low, high))
     # All y axes have the same length, so that equal changes look equal.
@@ -354,7 +355,7 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     days = ""
     if len({level.days for level in levels}) == 1:
         days = f"{levels[0].days:.3g}-day "
-    title = f"latest 30-day ATM minus {days}realised volatility: {', '.join(gaps)}"
+    title = f"latest 30-day ATM minus {days}realised: {', '.join(gaps)}"
     _write_head(ax, title, "", 33.0)
     style.footer(ax, *(level.table for level in levels), source=source)
     return ax
