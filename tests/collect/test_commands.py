@@ -52,7 +52,7 @@ def test_venues_lists_tables_and_terms_and_endpoints(capsys: pytest.CaptureFixtu
 COVERED = {
     ("binance", "liquidations_fills"): {"cadence": "as they come", "completeness": "a sample"},
     ("okx", "funding_settlements"): {"cadence": "every hour", "history": "90 days"},
-    ("lighter", "funding_settlements"): {"unit": "percent of an hour, the sign apart"},
+    ("lighter", "funding_settlements"): {"unit": "percent of an hour, with the sign in another field"},
     ("kraken", "funding_history"): {"unit": "USD of a contract and hour"},
     ("bitget", "oi_history"): {"history": "none"},
     ("binance", "oi_history"): {

@@ -94,7 +94,7 @@ def margin_tiers(venues: Sequence[str] | None = None, *, day: times.TimeLike | N
     -----
     For ``maintenance=`` of `derivdata.analysis.backtest.carry` and `derivdata.analysis.funding.portfolio`.
     Venues change tiers without notice. The tiers of OKX, KuCoin and Bitget for BTC are complete; those of
-    Gate and of ETH on OKX end below the venue's last. Not included is auto-deleveraging: a venue may close a
+    Gate and of ETH on OKX end below the venue's last. Auto-deleveraging is not included: a venue may close a
     profitable leg when its insurance fund cannot take over liquidated positions.
 
     Examples
@@ -131,7 +131,7 @@ def facts(venues: Sequence[str] | None = None, *, day: times.TimeLike | None = N
         ``option_averaging_minutes`` and ``future_averaging_minutes`` (length before expiry over which the
         settlement price is averaged), ``contract_coin`` or ``contract_usd`` (size of a linear or an inverse
         contract), ``multiplier`` (coins per unit of a symbol such as 1000PEPE), ``rate_period_hours`` (quoted
-        period of a rate, if it is not the interval), ``rate_scale`` (the fraction of one unit of a rate),
+        period of a rate, if it is not the interval), ``rate_scale`` (the fraction that 1 stands for),
         ``open_interest_sides`` (1 or 2); ``value`` and ``unit``; ``as_of``, the date of the value;
         ``nature``: ``recorded`` (a response of the venue), ``sample`` (quoted in a client's source),
         ``documentation``; ``source``, its reference; ``confirmed`` (False with only one source, or if two
@@ -189,12 +189,12 @@ def read(
     ----------
     venue
         The venue's slug or another of its names, such as ``"htx"`` for ``"huobi"``. A HIP-3 dex of
-        Hyperliquid that the API knows as a venue has its own slug, such as ``"tradexyz"``, and its symbols
+        Hyperliquid that is a venue of the API has its own slug, such as ``"tradexyz"``, and its symbols
         are coins; contracts of other dexes have the symbol ``dex:COIN`` on ``"hyperliquid"``.
     request
         The path or channel, as in `endpoints`, with the parameters or the instrument where the body does not
         name it: ``"/v5/market/tickers?category=linear"``, ``"/orderbook?symbol=PF_XBTUSD"``,
-        ``"allLiquidation.BTCUSDT"``. ``"any"`` only looks whether the body is an error.
+        ``"allLiquidation.BTCUSDT"``. ``"any"`` only checks whether the body is an error.
     body
         The response, or a frame of a WebSocket, or a JSON array of frames.
     at
@@ -213,7 +213,7 @@ def read(
     Returns
     -------
     dict of DataFrame
-        Every table that the endpoint can fill, also an empty one; with ``instruments`` and ``intervals`` if
+        Every table that the endpoint can fill, even if empty; with ``instruments`` and ``intervals`` if
         the body has them, ``oi_bars`` if it has the open interest of steps, and ``funding_rates`` if it has
         the settlement of a rate: ``rate_kind`` is ``settled``, ``next`` (the running rate of the coming
         settlement) or ``predicted``, and ``settlement_time`` that settlement. A row or a value that
@@ -326,7 +326,7 @@ def _rows(endpoint: VenueEndpoint, reading: Reading) -> Records:
 def _require_channel(endpoint: VenueEndpoint, reading: Reading) -> None:
     """Raise for a frame of another channel, or a response with another method than expected.
 
-    A frame is also not accepted as a response, because bars of last prices are pushed in the layout of marks.
+    A frame is not accepted for a request either: some frames of last prices look like responses of marks.
     """
     place = VENUES[reading.exchange].channel_at
     if not place:
@@ -362,7 +362,7 @@ def _is_channel(venue: str, endpoint: VenueEndpoint, channel: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _margin_at(venue: str, path: str) -> str:
-    """Return the margin of the contracts of a path, "any" if its requests differ in that."""
+    """Return the margin of the contracts of a path; "any" if its requests have several margins."""
     margins = {endpoint.margin for endpoint in VENUES[venue].endpoints if endpoint.path == path}
     if len(margins) > 1:
         return "any"

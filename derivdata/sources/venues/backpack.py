@@ -68,7 +68,7 @@ ENDPOINTS = (
     ),
     _endpoint(
         "oi", "/openInterest", states(_OI, "", _named), every=60,
-        note="coins, from the size of one recorded answer; which sides it counts is not known",
+        note="coins, from the size of one recorded response; which sides it counts is not known",
     ),
     _endpoint("tickers", "/tickers", states(_TICKER, "", _named), every=60),
     _endpoint(

@@ -178,7 +178,7 @@ _PUSHED = spelled(
 
 
 def premium_index(reading: Reading, *, pushed: bool = False) -> Records:
-    """Read the running rate, mark and index of all contracts; dated ones have no payment to come."""
+    """Read the running rate, mark and index of all contracts; dated ones have no next payment."""
     records = Records()
     shape: Any = _PREMIUM
     if pushed:

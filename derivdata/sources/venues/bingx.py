@@ -71,7 +71,7 @@ ENDPOINTS = (
     _endpoint("tickers", f"{_BASE}/ticker", states(_TICKER, "data", _named), every=60),
     _endpoint(
         "oi", f"{_BASE}/openInterest", states(_OI, "data", _named), symbol="symbol", every=300,
-        note="USD, from the size of one recorded answer; which sides it counts is not known",
+        note="USD, from the size of one recorded response; which sides it counts is not known",
     ),
     _endpoint(
         "settlements", f"{_BASE}/fundingRate", payments(_PAID, "data", _named), symbol="symbol",

@@ -192,7 +192,7 @@ ENDPOINTS = (
     *(
         _hours(
             "positioning", f"{_V2}/{name}", positioning(shape, "data", _named, kind, by="symbol"),
-            note="the newest 30 hours or so; its ratio is a hundredth, and its shares count",
+            note="the newest 30 hours or so; the ratio is a hundredth of the true one, the shares are used",
         )
         for name, (kind, shape) in _RATIOS.items()
     ),

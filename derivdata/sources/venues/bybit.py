@@ -51,7 +51,7 @@ from derivdata.sources.venues.wire import (
 from derivdata.tables import contract
 
 _REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10024: "region", 10018: "limit", 10000: "busy"}
-_DATED = re.compile(r"(\w+)-\d{1,2}[A-Z]{3}\d\d|([A-Z0-9]+USD)[FGHJKMNQUVXZ]\d\d")
+_DATED = re.compile(r"(?P<linear>\w+)-\d{1,2}[A-Z]{3}\d\d|(?P<inverse>[A-Z0-9]+USD)[FGHJKMNQUVXZ]\d\d")
 """Names of linear (BTCUSDT-26DEC25) and inverse (BTCUSDZ25) futures."""
 _KINDS = {
     "LinearPerpetual": True,
@@ -80,14 +80,19 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
+    """Return the contract of BTCUSDT, BTCPERP (USDC), BTCUSD (inverse), or of a future as in `_DATED`."""
     if name.endswith("PERP"):
         return Instrument(name, name.removesuffix("PERP"), "USDC", 1.0)
     dated = _DATED.fullmatch(name)
-    plain = contract(dated[1] or dated[2] if dated else name)
-    item = Instrument(name, plain.symbol, plain.quote, 1.0, plain.quote == "USD", bool(plain.quote))
-    if dated:  # BTC-26DEC25 is quoted in USDC
-        return item._replace(quote=plain.quote or "USDC", perpetual=False, expiry=expiry_in(name))
-    return item
+    if dated is None:
+        plain = contract(name)
+        inverse = plain.quote == "USD"
+        perpetual = plain.quote != ""
+        return Instrument(name, plain.symbol, plain.quote, 1.0, inverse=inverse, perpetual=perpetual)
+    plain = contract(dated["linear"] or dated["inverse"])
+    quote = plain.quote or "USDC"  # BTC-26DEC25 is quoted in USDC
+    item = Instrument(name, plain.symbol, quote, 1.0, inverse=plain.quote == "USD", perpetual=False)
+    return item._replace(expiry=expiry_in(name))
 
 
 class _Ticker(Figures[str, str]):
@@ -144,7 +149,7 @@ _PUSHED_OPTION = spelled(
 
 
 def ticker_frames(reading: Reading) -> Records:
-    """Read tickers of the stream: complete ones, and deltas with changed fields only; or of options."""
+    """Read tickers of futures or options of the stream; those of futures may have changed fields only."""
     for kind in reading.pushed(str, "type"):
         reading.word(kind, {"snapshot": True, "delta": False})
     are_options = all(_OPTION_NAME.fullmatch(row.symbol) for row in reading.pushed(_Named, "data"))
@@ -176,9 +181,9 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
         doubled = reading.number(row.both_usd)
         value = item.usd(amount, mark) if doubled is None else doubled / 2
     if not item.inverse:
-        told_in_coins = item.usd(amount, mark)
+        value_of_coins = item.usd(amount, mark)
         reading.require_close(
-            value, told_in_coins, 0.2, "open interest in USD and in coins", step=_VALUE_STEP
+            value, value_of_coins, 0.2, "open interest in USD and in coins", step=_VALUE_STEP
         )
     figures: dict[str, Any] = {"oi_usd": value, "oi_coins": item.coins(amount, mark)}
     if item.inverse:

@@ -1,7 +1,7 @@
 """Deribit v2: perpetuals and options.
 
 Open interest and sizes of inverse futures are in USD, of linear futures and options in coins. ``interest_1h``
-is the payment of an hour; ``interest_8h`` overlaps eightfold. Volatilities are in percent.
+is the payment of an hour; ``interest_8h`` is the sum of the last eight. Volatilities are in percent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _named(name: str) -> Instrument:
     """Return the contract of a name: BTC-27DEC24 (inverse, USD) or SOL_USDC-PERPETUAL (linear, coins)."""
     base, _, rest = name.partition("-")
     coin, _, quote = base.partition("_")
-    plain = Instrument(name, coin, quote or "USD", 1.0, quote == "", rest == "PERPETUAL")
+    plain = Instrument(name, coin, quote or "USD", 1.0, inverse=quote == "", perpetual=rest == "PERPETUAL")
     return plain._replace(expiry=expiry_in(rest))
 
 
@@ -167,21 +167,22 @@ def funding_history(reading: Reading) -> Records:
 
 def _require_sums(reading: Reading, rows: list[_Paid]) -> None:
     """Raise for hourly payments that do not add up to the 8-hour ones next to them."""
-    some = sorted(rows[:_MAX_SUMS], key=lambda row: row.timestamp)
-    stamps = [int(row.timestamp) for row in some]
-    until = [0.0, *accumulate(row.interest_1h for row in some)]
-    sizes = [
-        (abs(until[place + 1] - until[place - 7]), abs(some[place].interest_8h))
-        for place in range(7, len(some))
-        if stamps[place] - stamps[place - 7] == 7 * _HOUR_MS
-    ]
-    if len(sizes) < _MIN_SUMS:
+    newest = sorted(rows[:_MAX_SUMS], key=lambda row: row.timestamp)
+    stamps = [int(row.timestamp) for row in newest]
+    cumulative = [0.0, *accumulate(row.interest_1h for row in newest)]
+    sums_of_eight, stated_sums = [], []
+    for last in range(7, len(newest)):
+        first = last - 7
+        if stamps[last] - stamps[first] == 7 * _HOUR_MS:
+            sums_of_eight.append(abs(cumulative[last + 1] - cumulative[first]))
+            stated_sums.append(abs(newest[last].interest_8h))
+    if len(stated_sums) < _MIN_SUMS:
         return
-    added, stated = (statistics.median(column) for column in zip(*sizes, strict=True))
+    added, stated = statistics.median(sums_of_eight), statistics.median(stated_sums)
     if added > 0 and stated > 0 and not 1 / _SUM_FACTOR < added / stated < _SUM_FACTOR:
         reading.fail(
-            f"eight payments of interest_1h add up to {added:.3g}, by the median, and interest_8h is "
-            f"{stated:.3g}: expected sums of the same payments"
+            f"the median sum of 8 interest_1h is {added:.3g}, but the median interest_8h is {stated:.3g}; "
+            "expected sums of the same payments"
         )
 
 
@@ -248,13 +249,14 @@ def delivery_prices(reading: Reading) -> Records:
     """Read the prices of an index at 08:00 UTC, the newest first: its mean over the half hour before."""
     symbol, _, quote = reading.requested("index_name").upper().partition("_")
     rows = reading.rows(_Delivered, "result.data")
-    days = [
-        Delivery(symbol, reading.iso(f"{row.date}T08:00:00Z"), row.delivery_price, f"index:{quote}")
-        for row in rows
+    times = [reading.iso(f"{row.date}T08:00:00Z") for row in rows]
+    deliveries = [
+        Delivery(symbol, time, row.delivery_price, f"index:{quote}")
+        for time, row in zip(times, rows, strict=True)
     ]
-    seen = int(reading.params.get("offset") or 0) + len(rows)
-    more = rows and seen < reading.value(int, "result.records_total")
-    return Records(deliveries=days, times=[day.time for day in days], cursor=str(seen) if more else None)
+    offset = int(reading.params.get("offset") or 0) + len(rows)
+    has_more = rows and offset < reading.value(int, "result.records_total")
+    return Records(deliveries=deliveries, times=times, cursor=str(offset) if has_more else None)
 
 
 def volatility_index(reading: Reading) -> Records:

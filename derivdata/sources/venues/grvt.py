@@ -1,8 +1,8 @@
 """GRVT: one contract per request. Rates are in percent per interval, and times in nanoseconds.
 
-The venue's page says percentage points, and so do three clients; one client divides by a million instead. The
-bodies decide: BTC's ``0.0037`` of 2025-12-03 would be 37 bps as a fraction and a 27,000th of a basis point in
-millionths, while a mark 3.3 bps below the index goes with 0.37 bps.
+The venue's page and three clients read rates as percent; one client divides them by a million. A body shows
+that they are percent: BTC had ``0.0037`` on 2025-12-03, with its mark 3.3 bps below the index. That is
+0.37 bps as percent, but 37 bps as a fraction and 0.00004 bps in millionths.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def venue_of_request(venue: str, params: Mapping[str, str]) -> str:
 def _require_dex(reading: Reading, names: Iterable[str], *, is_of_one_dex: bool = True) -> None:
     """Raise for a body with names of another dex than the request or the venue.
 
-    A body of Hyperliquid that is not `is_of_one_dex` may have contracts of any dex that is not a venue.
+    Without `is_of_one_dex`, a body of Hyperliquid may have contracts of all dexes that are not venues.
     """
     stated = reading.params.get("dex") or _dex_of(reading.params.get("coin", ""))
     expected = HIP3_DEXES.get(reading.exchange, stated)
@@ -62,9 +62,12 @@ def _require_dex(reading: Reading, names: Iterable[str], *, is_of_one_dex: bool 
         slug = hip3_contract("hyperliquid", name)[0]
         if reading.exchange == "hyperliquid" and slug != "hyperliquid":
             reading.fail(f"{name} is a contract of the venue {slug}: read the body as venue={slug!r}")
-        if _dex_of(name) != expected and (expected or is_of_one_dex):
-            of = f"the dex {expected}" if expected else "the venue's own book (the request names no dex)"
-            reading.fail(f"expected contracts of {of}, got {name}")
+        if _dex_of(name) == expected:
+            continue
+        if expected:
+            reading.fail(f"expected contracts of the dex {expected}, got {name}")
+        if is_of_one_dex:
+            reading.fail(f"expected contracts of the venue's own book (the request names no dex), got {name}")
 
 
 class _Coin(Wire):
@@ -213,7 +216,7 @@ _PREDICTED_VENUES = {"BinPerp": "binance", "BybitPerp": "bybit", "HlPerp": "hype
 
 
 def predicted_fundings(reading: Reading) -> Records:
-    """Read predicted rates of several venues, and the intervals that it names of Binance, a cross-check.
+    """Read predicted rates of several venues, which check those of the venues themselves.
 
     In bodies of 2026-09 the venue's own settlement is the start of the running hour: a settlement that is not
     after the body is omitted, and for the venue itself it is the next whole hour. Older bodies have no
@@ -241,11 +244,14 @@ def predicted_fundings(reading: Reading) -> Records:
 
 
 def _prediction(reading: Reading, coin: str, venue: str, predicted: _Predicted, hours: float) -> StatedRate:
+    """Return a rate with its settlement, None if the stated one is in the past and the next is unknown."""
     if hours <= 0.0:
         reading.fail(f"{coin} on {venue}: expected an interval above 0 hours, got {hours:g}")
     settlement: int | None = reading.ms(predicted.nextFundingTime)
     if reading.at is not None and settlement is not None and settlement <= reading.at:
-        settlement = (reading.at // _HOUR_US + 1) * _HOUR_US if venue == "hyperliquid" else None
+        settlement = None
+        if venue == "hyperliquid":  # pays at each whole hour
+            settlement = (reading.at // _HOUR_US + 1) * _HOUR_US
     rate = reading.required(predicted.fundingRate)
     item = reading.instrument(coin, _named)
     return StatedRate(item, "predicted", rate, settlement, reading.at, hours, hours, venue)

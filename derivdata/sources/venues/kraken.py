@@ -386,7 +386,7 @@ ENDPOINTS = (
         "settlements", "/derivatives/api/v4/historicalfundingrates",
         payments(_PAID, "rates", _named, by="symbol", unit="iso", period_h=1.0), symbol="symbol",
         confirmed=False,
-        note="a year in one answer; whether a stamp is the hour's start or end is unconfirmed",
+        note="a year in one response; whether a stamp is the hour's start or end is unconfirmed",
     ),
     _endpoint("book", f"{_V3}/orderbook", book, symbol="symbol"),
     _endpoint(

@@ -88,9 +88,9 @@ def contracts(reading: Reading) -> Records:
                 _ALIASES.get(row.base, row.base),
                 row.quote,
                 abs(row.multiplier),
-                row.is_inverse,
-                row.kind == "FFWCSX",
-                row.status == "Open" and row.stage != "PRE_MARKET",
+                inverse=row.is_inverse,
+                perpetual=row.kind == "FFWCSX",
+                active=row.status == "Open" and row.stage != "PRE_MARKET",
                 expiry=if_stated(reading.ms, row.expiry or None),
                 listed=reading.day(row.listed),
                 tick=row.tick,
@@ -108,9 +108,10 @@ def contracts(reading: Reading) -> Records:
 
 
 def _hours(reading: Reading, row: _Contract) -> float | None:
-    granularity = row.current or row.announced
-    if granularity:
-        return granularity / _HOUR_MS
+    """Return the interval that a contract states, or else the one in the name of its rate."""
+    interval_ms = row.current or row.announced
+    if interval_ms:
+        return interval_ms / _HOUR_MS
     match = _RATE_SYMBOL.fullmatch(row.rate_symbol or "")
     if match is None:
         return None

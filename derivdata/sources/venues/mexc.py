@@ -24,7 +24,8 @@ _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
 def _named(name: str) -> Instrument:
     """Return the contract of BTC_USDT, or BTC_USD, which is inverse."""
     base, _, quote = name.partition("_")
-    return Instrument(name, base, quote, None, quote == "USD", quote in ("USDT", "USD", "USDC", "USD1"))
+    perpetual = quote in ("USDT", "USD", "USDC", "USD1")
+    return Instrument(name, base, quote, None, inverse=quote == "USD", perpetual=perpetual)
 
 
 _TICKER = spelled(
@@ -46,9 +47,9 @@ _PAID = spelled(
 
 
 def tickers(reading: Reading) -> Records:
-    """Read rates, open interest, prices and volume of the contracts that trade."""
+    """Read rates, open interest, prices and volume of contracts with a last price or open interest."""
     records = states(_TICKER, "data", _named)(reading)
-    records.states = [row for row in records.states if not row.last == row.oi_coins == 0]
+    records.states = [row for row in records.states if row.last != 0 or row.oi_coins != 0]
     return records
 
 

@@ -256,8 +256,8 @@ def candles(
 ) -> Reader:
     """Return a reader of candles with the price at their start, at index `opened`.
 
-    A step that is a number counts `number_unit` (``m`` or ``s``). A spot pair belongs to a contract (the
-    context's), and its price is for 1000 coins if the contract's is.
+    A step that is a number counts `number_unit` (``m`` or ``s``). Spot prices are returned for the contract
+    in the context, and are multiplied by 1000 if the contract is for 1000 coins.
     """
     row: Any = Annotated[list[Any], msgspec.Meta(min_length=_CANDLE_COLUMNS)]
 
@@ -284,7 +284,7 @@ def candles(
 def books(
     shape: type[Book[Any, Any]], path: str, named: Named, *, by: str = "", unit: Unit = "ms", per: int = 1
 ) -> Reader:
-    """Return a reader of books; `per` of the venue's time units are one of `unit`."""
+    """Return a reader of books; times of the venue, divided by `per`, are in `unit`."""
 
     def read(reading: Reading) -> Records:
         records = Records()

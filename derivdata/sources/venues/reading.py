@@ -275,7 +275,7 @@ class Reading(wire.Body):
         self.context = context
         self.path_params = dict(path_params or {})
         self._instruments: dict[str, Instrument] = {}
-        # Numbers of rows that were checked and that were decoded one by one, and the errors of both.
+        # Counts and errors of the rows that were checked, and of those that were decoded one by one.
         self._checked_rows = 0
         self._row_errors = list[SchemaError]()
         self._row_guard = _Guard(self._row_errors)
@@ -573,7 +573,7 @@ class Reading(wire.Body):
     ) -> list[Positioning]:
         """Return one row of long/short data; an empty list for unfinished periods and missing ratios.
 
-        `stamp` is the time of the data, or with `ends` the start of a period, at whose end it is stamped.
+        `stamp` is the time of the data. With `ends` it is the start of a period, and the row gets its end.
         """
         long = self.number(row.long)
         short = self.number(row.short)

@@ -91,7 +91,7 @@ class Instrument(NamedTuple):
 class State(NamedTuple):
     """Current state of one contract in one response.
 
-    `rate` is quoted for `period_h` hours and paid every `settle_h` hours; `next_payment` [µs] is when.
+    `rate` is quoted for `period_h` hours and paid every `settle_h` hours, next at `next_payment` [µs].
     """
 
     instrument: Instrument
@@ -114,7 +114,8 @@ class State(NamedTuple):
 class Payment(NamedTuple):
     """One funding payment.
 
-    The rate is quoted for `period_h` hours, None for the interval. `stated_h` is the interval of the row.
+    The rate is quoted for `period_h` hours, None for the interval. `stated_h` is the interval that the row
+    states.
     """
 
     instrument: Instrument
@@ -145,9 +146,9 @@ _N = TypeVar("_N", bound=tuple[Any, ...])
 
 
 def from_columns(kind: type[_N], *columns: Iterable[Any]) -> list[_N]:
-    """Return named tuples from a column for each field, one of them finite.
+    """Return named tuples from one column for each field; some columns may repeat a value without end.
 
-    Histories are long: this calls no Python code for each row, as ``kind._make`` does.
+    Unlike ``kind._make``, this runs no Python code for each row, because histories are long.
     """
     return list(map(partial(tuple.__new__, kind), zip(*columns, strict=False)))
 
@@ -176,7 +177,7 @@ class OiBar(NamedTuple):
 
 
 class BorrowRate(NamedTuple):
-    """Rate at which a venue lends a coin, as a fraction per year; `most` coins at most."""
+    """Rate at which a venue lends a coin, as a fraction per year, up to `most` coins."""
 
     symbol: str
     time: int | None
@@ -288,7 +289,7 @@ class OrderBook(NamedTuple):
 
 
 class Quotes(NamedTuple):
-    """Prices of an option, in coin where it is settled in coin, else in USD; contracts of 24 hours."""
+    """Prices of an option, in coin if `in_coin`, else in USD; `volume` is contracts of 24 hours."""
 
     in_coin: bool
     bid: float | None = None
@@ -353,7 +354,7 @@ class IndexPoint(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """Hours between the funding payments of a contract, now."""
+    """Current hours between the funding payments of a contract."""
 
     instrument: Instrument
     hours: float
@@ -443,7 +444,7 @@ def omitted(reasons: Sequence[str], what: str = "row") -> str:
 
 
 def filled(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[Any]:
-    """Return the fields of a record, with missing values from another one."""
+    """Return the fields of the first record, with missing values from the second."""
     return [a if a is not None else b for a, b in zip(first, second, strict=True)]
 
 
@@ -454,8 +455,12 @@ _LARGEST_PRICES = {"BTC": 3e6, "ETH": 1e5}
 
 
 def _far(factor: float) -> Callable[[float, float], bool]:
-    """Return a function that detects values that differ by `factor` from another one of the same kind."""
-    return lambda a, b: a > 0 < b and not b / factor <= a <= b * factor
+    """Return a function that detects two positive values that differ by more than a factor."""
+
+    def is_far(first: float, second: float) -> bool:
+        return min(first, second) > 0 and max(first, second) > factor * min(first, second)
+
+    return is_far
 
 
 def _is_negative(value: float) -> bool:
@@ -548,13 +553,13 @@ _MIN_LARGE_PRICE = min(_LARGEST_PRICES.values())
 
 
 def _are_usual_prices(rows: Sequence[Any]) -> bool:
-    """Return whether no price of a history can break a relation, because histories are long."""
+    """Return whether all prices are plausible, so that a long history needs no check of each row."""
     prices: list[float] = [row.price for row in rows]
     return min(prices) >= 0.0 and max(prices) <= _MIN_LARGE_PRICE
 
 
 def _are_usual_amounts(rows: Sequence[Any]) -> bool:
-    """Return whether no open interest of a history can break a relation."""
+    """Return whether all open interest is plausible, as `_are_usual_prices` does."""
     pairs: list[tuple[float, float]] = [(row.oi_usd or 0.0, row.oi_coins or 0.0) for row in rows]
     return all(usd >= 0.0 and coins >= 0.0 and usd <= _MIN_LARGE_PRICE * coins for usd, coins in pairs)
 

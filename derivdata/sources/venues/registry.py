@@ -241,7 +241,7 @@ _PAID = {
     "grvt": "percentage points of the interval",
     "nado": "fraction of an hour, times 1e18",
     "paradex": "fraction of the market's funding period",
-    "lighter": "percent of an hour, the sign apart",
+    "lighter": "percent of an hour, with the sign in another field",
     _OTHERS: "fraction of the interval",
 }
 _UNITS: dict[str, Mapping[str, str]] = {
@@ -332,7 +332,7 @@ def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirm
     verified
         Date of the last comparison of an endpoint with a live response, by "exchange path".
     unconfirmed
-        Whether endpoints count that the specification could not confirm and no check has.
+        Whether to include endpoints that neither the specification nor a live response confirms.
 
     Returns
     -------

@@ -57,7 +57,7 @@ LEVELS = {
     "positioning_history": "long_short_ratio",
     "volume_taker": "buy_usd",
 }
-"""Tables of levels, and the column in question."""
+"""Tables of levels, and the column of the level."""
 STEADY = ("oi_history", "prices_history")
 """Tables of levels that change little from row to row; volumes do not."""
 FACTOR = 20.0
@@ -75,12 +75,12 @@ _IMPOSSIBLE_LOG_MOVE = np.log(1000.0)
 _MIN_ROWS = 6
 _MIN_DISTINCT = 6
 _MIN_EQUAL_ROWS = 12
-"""Number of equal rows in a row, and of zeros among rates of BTC or ETH, that gives a message."""
+"""Minimum number of consecutive equal rows, or of zeros among rates of BTC or ETH, for a message."""
 _MIN_ZERO_ROWS = 6
-"""Number of zeros in a row that gives a message."""
+"""Minimum number of consecutive zeros for a message."""
 _MIN_ZERO_SHARE = 0.2
-"""Minimum share of zeros among rates of BTC or ETH that gives a message. On seven venues from 2020 to 2023,
-42 payments in a row never had 12 zeros."""
+"""Minimum share of zeros among rates of BTC or ETH for a message. On seven venues from 2020 to 2023,
+42 consecutive payments never had 12 zeros."""
 _MIN_EQUAL_SPAN = pd.Timedelta(1, "D")
 _VENUES_WITH_ZERO_RATES = ("deribit",)
 """Venues whose formula gives a rate of 0 as long as the premium is small."""
@@ -100,10 +100,10 @@ _MAX_MEDIAN_BPS = 45.0
 _EDGE_STEPS = 2.0
 """Maximum distance of the first and last row from the edges of a requested window [steps]."""
 _CAP_SLACK = 1.05
+"""Factor by which a payment may exceed a cap, within `_CAP_DAYS` of the day on which it was published."""
 _CAP_DAYS = pd.Timedelta(365, "D")
-"""A stated cap holds with this factor for this long before and after; at other times see the next one."""
 _OTHER_CAP_FACTOR = 2.0
-"""Factor by which a venue may have exceeded a cap that was published years before or after."""
+"""The same factor at other times, because caps change."""
 
 
 def implied_price_doubts(points: Sequence[OiPoint]) -> Iterator[str]:
@@ -256,7 +256,7 @@ def body_doubts(
 
 
 class StatedCap(NamedTuple):
-    """The cap [bps] that a venue stated for the rate of one interval, which is of `hours`, and the day."""
+    """The cap [bps] that a venue stated for the rate of an interval of `hours`, and the day of the text."""
 
     bps: float
     hours: float | None
@@ -268,7 +268,7 @@ class StatedCap(NamedTuple):
         return self.bps * (_CAP_SLACK if is_near else _OTHER_CAP_FACTOR)
 
     def is_broken_by(self, rate: float | None, hours: float | None, time: pd.Timestamp) -> bool:
-        """Return whether a rate [fraction of an interval] is above the cap; of other intervals it is not."""
+        """Return whether a rate [fraction of an interval] is above the cap; False for other intervals."""
         if rate is None or hours is None or (self.hours is not None and hours != self.hours):
             return False
         return abs(rate) * units.BPS > self.limit(time)
@@ -666,7 +666,7 @@ def _stated_hours(exchange: str, time: pd.Timestamp) -> float | None:
 
 
 def _unknown_last_interval(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield a last payment before the end of the interval of the others."""
+    """Yield a text about a last payment of unknown interval, after payments of known intervals."""
     hours = _numbers(rows, "interval_hours")
     if len(hours) < _MIN_ROWS or not np.isnan(hours[-1]) or np.isnan(hours[:-1]).any():
         return

@@ -460,9 +460,10 @@ _WIDE: dict[Any, Any] = {
 
 
 OPTIONAL = "__optional__"
-"""Attribute of a shape that `spelled` makes: our and the venue's name of each field with a default, and that.
+"""Attribute of a struct of `spelled`: the names in the library and at the venue, and the default, of optional
+fields.
 
-Only shapes whose other fields, such as a name and a time, occur in rows of most responses have it.
+A struct has it if its required fields, such as a name and a time, occur in rows of most responses.
 """
 _UNTELLING = ("name", "time", "status", "kind")
 
@@ -470,33 +471,35 @@ _UNTELLING = ("name", "time", "status", "kind")
 def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> type[T]:
     """Return a struct with the venue's field names; fields that the venue lacks are None.
 
-    A name such as ``filters.price.tickSize`` is a path, and two of our names may be one of the venue's. A row
-    must have the fields that are `required`, although they may be null: rows of other responses of the venue
-    that share the rest are not accepted.
+    A name such as ``filters.price.tickSize`` is a path, and one field of the venue may fill several of the
+    struct. A row must have the `required` fields, which may be null. They tell it from rows of other
+    responses of the venue.
     """
-    fields = list[Any]()
-    others = dict[str, Any]()
-    wire: dict[str, str] = {}
+    decoded: list[Any] = []  # (name, type) of required fields, and (name, type, default) of optional ones
+    computed: dict[str, Any] = {}  # constants, and properties that read a part of a decoded field
+    venue_names: dict[str, str] = {}
     for field in msgspec.structs.fields(shape):  # type: ignore[arg-type]
-        head, _, rest = names.get(field.name, "").partition(".")
+        venue_name, _, path = names.get(field.name, "").partition(".")
         kind = _WIDE.get(field.type, field.type) if field.name in _STAMPS else field.type
         kind = kind if field.required else kind | None  # venues send null for missing values
-        if not head:
-            others[field.name] = None if field.required else field.default
-        elif rest or head in wire.values():
-            ours = next((ours for ours, theirs in wire.items() if theirs == head), f"_{head}")
-            if ours not in wire:
-                wire[ours] = head
-                fields.append((ours, Any, None))
-            others[field.name] = property(partial(_at, kind, ours, rest))
+        if not venue_name:
+            computed[field.name] = None if field.required else field.default
+        elif path or venue_name in venue_names.values():
+            same = [name for name, other in venue_names.items() if other == venue_name]
+            source = same[0] if same else f"_{venue_name}"
+            if not same:
+                venue_names[source] = venue_name
+                decoded.append((source, Any, None))
+            computed[field.name] = property(partial(_at, kind, source, path))
         else:
-            wire[field.name] = head
+            venue_names[field.name] = venue_name
             is_required = field.required or field.name in required
-            fields.append((field.name, kind) if is_required else (field.name, kind, field.default))
-    if all(len(field) == 3 or field[0] in _UNTELLING for field in fields):
-        others[OPTIONAL] = tuple((field[0], wire[field[0]], field[2]) for field in fields if len(field) == 3)
+            decoded.append((field.name, kind) if is_required else (field.name, kind, field.default))
+    optional = [field for field in decoded if len(field) == 3]
+    if all(len(field) == 3 or field[0] in _UNTELLING for field in decoded):
+        computed[OPTIONAL] = tuple((name, venue_names[name], default) for name, _, default in optional)
     row: Any = msgspec.defstruct(
-        "Row", sorted(fields, key=len), bases=(Wire,), namespace=others, rename=wire, gc=False
+        "Row", sorted(decoded, key=len), bases=(Wire,), namespace=computed, rename=venue_names, gc=False
     )
     return row  # type: ignore[no-any-return]
 
@@ -534,7 +537,7 @@ def leaf(value: Any) -> Any:
 
 @cache
 def placed(kind: Any, path: str, default: Any = msgspec.NODEFAULT) -> Any:
-    """Return the shape of a body that holds something at a path of names such as ``result.list``."""
+    """Return the shape of a body with a value of `kind` at a path of names such as ``result.list``."""
     for name in reversed(path.split(".")) if path else ():
         kind = msgspec.defstruct(
             "Body", [("value", kind, default)], bases=(Part,), rename={"value": name}, gc=False
