@@ -28,6 +28,6 @@ def test_every_public_function_is_timed_or_exempt_with_a_reason() -> None:
 def test_benchmark_page_is_current_and_slow_calls_have_a_row() -> None:
     results = [*functions.LINE.finditer(functions.FILE.read_text())]
     asked = {name: question.words for name, question in functions.QUESTIONS.items()}
-    assert {each["name"]: each["question"] for each in results} == asked
-    slow = {each["name"] for each in results if float(each["ms"]) > functions.LIMIT_SECONDS * 1e3}
+    assert {item["name"]: item["question"] for item in results} == asked
+    slow = {item["name"] for item in results if float(item["ms"]) > functions.LIMIT_SECONDS * 1e3}
     assert slow <= functions.ROWS_OF.keys()

@@ -35,22 +35,22 @@ def stored(folder: Path) -> Path:
 
 def test_archive_catalog_states_span_step_and_rows_by_venue(tmp_path: Path) -> None:
     dd.connect(str(stored(tmp_path)))
-    held = dd.catalog().astype({"table": "str", "exchange": "str"})
-    assert held[["table", "exchange", "step_hours", "row_count"]].to_numpy().tolist() == [
+    catalog = dd.catalog().astype({"table": "str", "exchange": "str"})
+    assert catalog[["table", "exchange", "step_hours", "row_count"]].to_numpy().tolist() == [
         ["funding_history", "bybit", 4.0, 12],
         ["funding_history", "okx", 1.0, 48],
         ["oi_history", "okx", 24.0, 8],
     ]
-    assert held["first"].dt.strftime("%m-%d %H").tolist() == ["06-01 00", "06-01 00", "05-25 00"]
-    assert held["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 20", "06-01 23", "06-01 00"]
+    assert catalog["first"].dt.strftime("%m-%d %H").tolist() == ["06-01 00", "06-01 00", "05-25 00"]
+    assert catalog["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 20", "06-01 23", "06-01 00"]
     assert dd.provenance(dd.catalog())["requests"][0]["path"] == "/local/catalog"
 
 
 def test_a_row_at_the_clock_counts_and_later_ones_do_not(tmp_path: Path) -> None:
     dd.connect(str(stored(tmp_path)), now="2026-06-01T06:00")
-    held = dd.catalog()
-    assert held["row_count"].tolist() == [4, 14, 8]
-    assert held["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 04", "06-01 06", "06-01 00"]
+    catalog = dd.catalog()
+    assert catalog["row_count"].tolist() == [4, 14, 8]
+    assert catalog["last"].dt.strftime("%m-%d %H").tolist() == ["06-01 04", "06-01 06", "06-01 00"]
 
 
 def test_catalog_describes_only_rows_up_to_the_clock(tmp_path: Path) -> None:
@@ -67,13 +67,15 @@ def test_catalog_describes_only_rows_up_to_the_clock(tmp_path: Path) -> None:
 
 def test_catalog_of_the_sample_has_no_row_counts() -> None:
     dd.connect("sample")
-    held = dd.catalog().set_index(["table", "exchange"])
-    rates, payments = (held.loc[(table, "binance")] for table in ("funding_history", "funding_settlements"))
+    catalog = dd.catalog().set_index(["table", "exchange"])
+    rates, payments = (
+        catalog.loc[(table, "binance")] for table in ("funding_history", "funding_settlements")
+    )
     assert (rates["step_hours"], payments["step_hours"]) == (pytest.approx(1 / 12), 8.0)
     assert rates["first"] == pd.Timestamp("2025-09-01", tz="UTC")
     assert rates["last"] == pd.Timestamp("2026-06-30T12:00Z")
-    assert held["row_count"].isna().all()
-    assert ("hip3_traders", "unstated") in held.index
+    assert catalog["row_count"].isna().all()
+    assert ("hip3_traders", "unstated") in catalog.index
 
 
 def test_hosted_service_has_no_catalog_and_the_error_names_alternatives() -> None:

@@ -153,8 +153,8 @@ def test_renamed_contract_precedes_the_old_one_on_the_same_venue() -> None:
     with pytest.warns(dd.errors.DataNotice, match="1 rows of MATIC are omitted"):
         result = dd.panel(_renamed_rates(rows), by="coin")
     assert result.values.tolist() == [[[1.0, 2.0]]]
-    held = _daily("oi_history", "oi_usd", rows, resolution="1d")
-    assert dd.panel(held, by="coin").values.tolist() == [[[1.0, 11.0]]]
+    open_interest = _daily("oi_history", "oi_usd", rows, resolution="1d")
+    assert dd.panel(open_interest, by="coin").values.tolist() == [[[1.0, 11.0]]]
 
 
 def test_a_reused_ticker_is_two_series() -> None:

@@ -56,7 +56,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = {"url": f"http://127.0.0.1:{server.server_address[1]}/"}
         known = datasets._registry() | tomllib.loads(SET)
-        moved = {name: one | address for name, one in known.items()}
+        moved = {name: item | address for name, item in known.items()}
         monkeypatch.setattr(datasets, "_registry", lambda: moved)
         yield served
         server.shutdown()
@@ -128,9 +128,9 @@ def test_every_dataset_has_a_pinned_address_and_a_licence() -> None:
     assert listed["licence"].str.contains("MIT|Unlicense").all()
     assert (listed["bytes"] > 40_000).all()
     assert set(listed["table"]) <= set(dd.tables.TABLES)
-    for one in known.values():
-        place = one["source"].replace("https://github.com/", r"https://raw\.githubusercontent\.com/")
-        assert re.fullmatch(rf"{place}/[0-9a-f]{{40}}/data/", one["url"])
+    for value in known.values():
+        place = value["source"].replace("https://github.com/", r"https://raw\.githubusercontent\.com/")
+        assert re.fullmatch(rf"{place}/[0-9a-f]{{40}}/data/", value["url"])
     with pytest.raises(
         ValueError, match=r"name must be one of .*, got \'funding_2020\'; did you mean 'funding_2020_2023'\?"
     ):

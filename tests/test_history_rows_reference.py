@@ -164,4 +164,4 @@ def test_changes_of_rates(seed: int) -> None:
 def test_reference_check_detects_changes() -> None:
     """The random rates of the test above hold changes of both kinds."""
     rates = [_rates(np.random.default_rng(seed)) for seed in range(200)]
-    assert sum(_slow_change(np.abs(one)) is not None for one in rates) >= 10
+    assert sum(_slow_change(np.abs(value)) is not None for value in rates) >= 10

@@ -70,7 +70,7 @@ def test_notebook_shows_what_is_stored_in_it(notebook: Path, recorder: ModuleTyp
         if "image/png" not in shown.get("data", {}):
             compare("".join(text_of(shown)), "".join(text_of(before)))
     drawn, images = (
-        [one["data"]["image/png"] for one in chain(*outputs_) if "image/png" in one.get("data", {})]
+        [item["data"]["image/png"] for item in chain(*outputs_) if "image/png" in item.get("data", {})]
         for outputs_ in (outputs, stored)
     )
     assert len(images) == 1

@@ -151,7 +151,7 @@ def test_sbom_has_the_version_and_hashes_of_the_lock() -> None:
         "name": "derivdata", "version": "3.2.1", "purl": "pkg:pypi/derivdata@3.2.1",
     }  # fmt: skip
     [reference] = done["components"][0]["externalReferences"]
-    assert [one["content"] for one in reference["hashes"]] == ["1" * 64, "2" * 64]
+    assert [item["content"] for item in reference["hashes"]] == ["1" * 64, "2" * 64]
     locked = sbom.locked_hashes((ROOT / "requirements" / "base.txt").read_text(encoding="utf-8"))
     assert all(locked.values())
     rule = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nsbom:")[2].partition("\n\n")[0]

@@ -296,9 +296,9 @@ def test_costs_are_paid_where_the_drawn_curve_rises_above_them(fee: float) -> No
     """Payments of about 3 bps: nine a week pay a quarter of 8 bps in a day, and never 160 bps in 14 days."""
     rates = _spread_rates(3.0 + 0.1 * np.random.default_rng(5).standard_normal(1_080))
     [pair], _ = _pairs(rates, fee=fee)
-    days = [float(one["hold_hours"]) / 24 for one in pair.curve]
+    days = [float(item["hold_hours"]) / 24 for item in pair.curve]
     assert days == [3.0, 7.0, 14.0]
-    net = [float(one["net_bps"]) for one in pair.curve]
+    net = [float(item["net_bps"]) for item in pair.curve]
     row = carry._row(pair)
     if fee == 2.0:
         assert net[0] > 0.0
@@ -356,7 +356,7 @@ def test_the_widest_pairs_are_forecast_with_prices_where_all_of_their_marks_are_
     [pair], doubt = carry._forecast(data, rates, fees, WIDEST)
     assert ("Another coin or contract has the same ticker" in doubt) == (levels.get("b") == 0.91)
     assert asked == [(["BTC"], ["a", "b"])]
-    assert all(("price_bps" in one) == known for one in pair.curve)
+    assert all(("price_bps" in item) == known for item in pair.curve)
     assert len(pair.curve) == 3
     short = rates.panel.isel(time=slice(20))  # no forecast: no marks are requested
     [none], doubt = carry._forecast(

@@ -30,7 +30,7 @@ def pins(text: str) -> list[Requirement]:
         head, *hashes = entry.split(" \\\n")
         assert re.match(r"[A-Za-z0-9]", head), f"no package: {head}"
         assert hashes, head
-        assert all(HASH.fullmatch(each) for each in hashes), f"no hash: {entry}"
+        assert all(HASH.fullmatch(item) for item in hashes), f"no hash: {entry}"
         results.append(Requirement(head))
         assert re.fullmatch(r"==[^,*]+", str(results[-1].specifier)), f"not one version: {head}"
     return results

@@ -61,10 +61,14 @@ def test_times_have_one_encoding(missing: bool, tmp_path: Path) -> None:
 
 def test_lists_in_attributes_are_text(tmp_path: Path) -> None:
     dd.connect("sample", cache="off")
-    held = dd.panel(dd.oi.history("BTC", "2d", venues=["binance", "okx", "risex"]), "oi_usd")
-    share: Any = oi.market_share(held.where((held["exchange"] != "okx") | (held["time"] > held["time"][9])))
+    open_interest = dd.panel(dd.oi.history("BTC", "2d", venues=["binance", "okx", "risex"]), "oi_usd")
+    share: Any = oi.market_share(
+        open_interest.where(
+            (open_interest["exchange"] != "okx") | (open_interest["time"] > open_interest["time"][9])
+        )
+    )
     assert share.attrs["dropped"] == "BTC/okx"
     share.to_netcdf(tmp_path / "share.nc", engine="h5netcdf")
     with xr.open_dataarray(tmp_path / "share.nc", engine="h5netcdf") as stored:
         assert stored.attrs["dropped"] == "BTC/okx"
-    assert oi.market_share(held).attrs["dropped"] == ""
+    assert oi.market_share(open_interest).attrs["dropped"] == ""

@@ -254,7 +254,7 @@ def test_surfaces_of_no_rows_are_empty(tmp_path: object) -> None:
     none.to_netcdf(f"{tmp_path}/none.nc")
 
 
-def test_a_history_keeps_the_larger_open_interest_and_the_median_of_prices() -> None:
+def test_surface_of_duplicate_options_keeps_the_larger_open_interest_and_the_median_price() -> None:
     held = pd.DataFrame(
         {
             "symbol": "BTC",

@@ -78,7 +78,7 @@ def backtest(  # noqa: C901 - one loop from top to bottom is the point
                 venue, mark = position.venues[leg], there[leg]
                 gain = position.coins * (mark - position.mark[leg])
                 equity += gain if leg == LONG else -gain
-                position.mark = [mark if each == leg else position.mark[each] for each in (LONG, SHORT)]
+                position.mark = [mark if item == leg else position.mark[item] for item in (LONG, SHORT)]
                 if rules.settled:
                     rate, paid_hours = rates[symbol][venue][row], interval
                 else:  # the last sample before this row, for the time since the row before
@@ -91,7 +91,7 @@ def backtest(  # noqa: C901 - one loop from top to bottom is the point
                     payment = -payment if leg == LONG else payment
                     equity += payment
                     position.earned[leg] += payment
-        for symbol in [each for each in held if now - held[each].marked > rules.oldest_mark]:
+        for symbol in [item for item in held if now - held[item].marked > rules.oldest_mark]:
             equity -= close(symbol, row, "no_mark")
         for symbol in list(held):
             position, left, lost = held[symbol], [], []
@@ -232,10 +232,10 @@ def portfolio(  # noqa: C901 - one loop from top to bottom is the point
                 equity += gain
                 account[pair[1 + leg]] += gain
             position["mark"] = there
-        for pair in [each for each in held if now - held[each]["marked"] > rules.oldest_mark]:
+        for pair in [item for item in held if now - held[item]["marked"] > rules.oldest_mark]:
             equity -= close(pair, row, "no_mark")
         lost = tuple(v for v in venues if account[v] < rules.maintenance * on_venue(v) and on_venue(v) > 0)
-        for pair in [each for each in held if set(each[1:]) & set(lost)]:
+        for pair in [item for item in held if set(item[1:]) & set(lost)]:
             equity -= close(pair, row, "liquidation", lost)
         if now - moved >= rules.transfer:
             allot()
@@ -246,7 +246,7 @@ def portfolio(  # noqa: C901 - one loop from top to bottom is the point
         elif row in sizes:
             leg_usd, collateral = sizes[row]
             scale = equity / rules.capital
-            for pair in [each for each in held if not leg_usd.get(each)]:
+            for pair in [item for item in held if not leg_usd.get(item)]:
                 equity -= close(pair, row, "rule")
             for pair, size in leg_usd.items():
                 marks = [prices[pair[0]][venue][row] for venue in pair[1:]]

@@ -239,13 +239,13 @@ def main() -> None:
     reports = [examined(part) for part in parts]
     lines = []
     for fault in FAULTS:
-        short = [recall(fault, *one, tries=1) for one in zip(parts, reports, strict=True)]
+        short = [recall(fault, *item, tries=1) for item in zip(parts, reports, strict=True)]
         lines.append(f"| {fault} | {recall(fault, table, clean):.0%} | {np.mean(short):.0%} |\n")
     sys.stdout.writelines([f"| fault | found | in {DAYS} days |\n|---|---|---|\n", *lines])
     sys.stdout.write(f"\nfalse alarms per 1,000 rows: {false_alarms(clean):.2f}\n")
     windows = [alarmed_series(examined(window(table, 1_000 + number))) for number in range(30)]
     sys.stdout.write(f"series with a claim: {alarmed_series(clean)} of {len(clean)}\n")
-    total = {name: sum(one[name] for one in windows) for name in windows[0]}
+    total = {name: sum(item[name] for item in windows) for name in windows[0]}
     sys.stdout.write(f"in {DAYS} days: {total} of {30 * len(clean)}\n")
 
 

@@ -86,7 +86,7 @@ class SlowBook:
         share = self.payments.get(self.now)
         if share is None:
             return
-        held = [(leg.inverse, one) for leg, one in self.others.items() if leg.side == "perpetual"]
+        held = [(leg.inverse, item) for leg, item in self.others.items() if leg.side == "perpetual"]
         if self.hedge is not None:
             held.append((self.hedge_inverse, self.hedge))
         for inverse, holding in held:
@@ -141,7 +141,7 @@ class SlowBook:
 
     def trade(self, wanted: dict[Leg, float]) -> bool:
         """Trade to the wanted legs; nothing is traded where one of the trades has no price."""
-        present = {leg: one.quantity for leg, one in [*self.options.items(), *self.others.items()]}
+        present = {leg: item.quantity for leg, item in [*self.options.items(), *self.others.items()]}
         changes = []
         for leg in [*present, *(leg for leg in wanted if leg not in present)]:
             change = wanted.get(leg, 0.0) - present.get(leg, 0.0)

@@ -504,9 +504,9 @@ def test_sharpe_ratio_uses_whole_days() -> None:
     assert result["sharpe"].item() == pytest.approx(expected)
     table = backtest.sweep(rates, {"one": rule}, costs, capital=100_000.0)
     assert table["days"].tolist() == [3]
-    whole = backtest.carry(rates.isel(time=slice(2, 10)), rule, costs, capital=100_000.0)
+    complete = backtest.carry(rates.isel(time=slice(2, 10)), rule, costs, capital=100_000.0)
     days = np.array([90.0 - 140.0, 0.0, 240.0 - 140.0]) / 100_000.0  # from 00:00 to 18:00: the fees are in
-    assert whole["sharpe"].item() == pytest.approx(days.mean() / days.std(ddof=1) * math.sqrt(365))
+    assert complete["sharpe"].item() == pytest.approx(days.mean() / days.std(ddof=1) * math.sqrt(365))
 
 
 @pytest.mark.parametrize(

@@ -60,13 +60,13 @@ def test_sweep_accepts_portfolios_and_many_rules(monkeypatch: pytest.MonkeyPatch
     rules = {"sized": backtest.Portfolio(drawn_sizes(4), band=0.3)} | rules
     options: dict[str, Any] = {"prices": panel(prices, unit="USD")}
     costs = backtest.Costs(fee_bps=1.0)
-    whole = backtest.sweep(panel(rates), rules, costs, **options)
+    complete = backtest.sweep(panel(rates), rules, costs, **options)
     alone = backtest.carry(panel(rates), rules["sized"], costs, **options)
-    assert whole["rule"].tolist() == ["sized", "1", "2", "3"]
-    assert whole["net_usd"][0] == alone["net_usd"].item()
-    assert whole["trades"][0] == alone.sizes["trade"] > 0
+    assert complete["rule"].tolist() == ["sized", "1", "2", "3"]
+    assert complete["net_usd"][0] == alone["net_usd"].item()
+    assert complete["trades"][0] == alone.sizes["trade"] > 0
     monkeypatch.setattr(engine, "_MAX_RULES", 2)
-    pd.testing.assert_frame_equal(backtest.sweep(panel(rates), rules, costs, **options), whole)
+    pd.testing.assert_frame_equal(backtest.sweep(panel(rates), rules, costs, **options), complete)
 
 
 def test_sweep_rejects_options_unknown_to_carry() -> None:

@@ -39,9 +39,9 @@ def test_basis_equals_hand_calculation() -> None:
 
 def test_open_interest_in_coins_equals_hand_calculation() -> None:
     """1,000 USD at 50 are 20 coins; without a price at the time the result is missing."""
-    held = panel([[1000.0, 1000.0, 1000.0]], ["okx"], [0, 1, 2], "oi_usd")
+    open_interest = panel([[1000.0, 1000.0, 1000.0]], ["okx"], [0, 1, 2], "oi_usd")
     price = panel([[50.0, 0.0]], ["okx"], [0, 1])
-    result = oi.in_coins(held, price)
+    result = oi.in_coins(open_interest, price)
     np.testing.assert_allclose(result.values[0, 0], [20.0, np.nan, np.nan])
     assert (result.name, result.attrs["units"]) == ("oi_coin", "coin")
     share = oi.market_share(result.isel(time=[0]))
@@ -196,9 +196,9 @@ def test_different_coin_does_not_affect_other_symbols() -> None:
     rates = rates.assign_attrs(units="bps/8h", kind="sampled").rename("rate_bps_8h")
     with pytest.warns(dd.errors.DataNotice, match="prices must belong to one coin, got X/odd"):
         result = backtest.carry(rates, backtest.SpreadThreshold(0.5), backtest.Costs(0.0), prices=prices)
-    held = backtest.trades(result)
-    assert set(held.loc[held["symbol"] == "X", "short"]) == {"b"}
-    assert set(held.loc[held["symbol"] == "BTC", "short"]) == {"odd"}
+    trades = backtest.trades(result)
+    assert set(trades.loc[trades["symbol"] == "X", "short"]) == {"b"}
+    assert set(trades.loc[trades["symbol"] == "BTC", "short"]) == {"odd"}
 
 
 def test_sums_of_float32_panels_have_the_digits_of_float64():

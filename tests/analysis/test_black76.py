@@ -50,7 +50,7 @@ class TestReferences:
         price = black76.price(forward, strike, years, iv, sides(table))
         np.testing.assert_allclose(price, *numbers(table, "price"), rtol=1e-12, atol=1e-308)
         names = {"gamma": "gamma_fwd", "vega": "vega_per_1", "theta": "theta_per_year"}
-        names |= {each: each for each in ("vanna", "volga", "d1", "d2")}
+        names |= {item: item for item in ("vanna", "volga", "d1", "d2")}
         actual = black76.greeks(forward, strike, years, iv, sides(table), which=tuple(names))
         for name, column in names.items():
             (expected,) = numbers(table, column)
@@ -192,7 +192,7 @@ class TestLimits:
         if at < 2:
             assert black76.implied_vol(5.0, *inputs[:3], "call").status == Status.BAD_INPUT
         assert math.isnan(black76.price(*inputs, "call"))
-        assert all(math.isnan(each) for each in black76.greeks(*inputs, "call").values())
+        assert all(math.isnan(item) for item in black76.greeks(*inputs, "call").values())
 
     def test_missing_side_gives_nan(self):
         side = np.array(["call", None], dtype=object)
@@ -314,7 +314,7 @@ class TestKindsOfArray:
 
     def test_bare_dask_arrays_stay_lazy(self):
         forward, strike, years, iv, side = market(5000, seed=8)
-        lazy = [da.from_array(each, chunks=999) for each in (forward, strike, years)]
+        lazy = [da.from_array(item, chunks=999) for item in (forward, strike, years)]
         price = black76.price(*lazy, iv, da.from_array(side, chunks=1234))
         assert isinstance(price, da.Array)
         np.testing.assert_array_equal(price.compute(), black76.price(forward, strike, years, iv, side))
@@ -326,8 +326,8 @@ class TestKindsOfArray:
         kinds = [side.to_list(), side, side.values]
         kinds += [side.astype(kind).values for kind in ("string", "category", "object")]
         prices = [black76.price(100.0, 90.0, 0.5, 0.6, kind) for kind in kinds]
-        for each in prices[1:]:
-            np.testing.assert_array_equal(each, prices[0])
+        for item in prices[1:]:
+            np.testing.assert_array_equal(item, prices[0])
         assert prices[0][0] - prices[0][1] == pytest.approx(10.0, abs=1e-12)
 
     def test_columns_floats_and_empty_arrays(self):

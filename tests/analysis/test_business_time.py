@@ -36,9 +36,9 @@ def term_structure(
     rng = np.random.default_rng(seed)
     w = (np.sqrt(w / t) + noise * rng.standard_normal(days.size)) ** 2 * t
     zero = np.zeros(days.size)
-    made = surface.from_essvi(w, zero, zero, t)
+    fit = surface.from_essvi(w, zero, zero, t)
     expiry = (AS_OF + pd.to_timedelta(days, "D")).to_numpy().astype("datetime64[us]")
-    return made.assign_coords(expiry=expiry)
+    return fit.assign_coords(expiry=expiry)
 
 
 def test_business_hours_equal_hand_calculation_and_sum_to_a_week():

@@ -146,7 +146,7 @@ class TestClean:
 
     def test_outliers_are_removed_only_on_request(self):
         iv = [0.70, 0.65, 0.62, 0.90, 0.60, 0.61, 0.64]
-        frame = options(*({"strike": 80.0 + 10 * i, "iv": each} for i, each in enumerate(iv)))
+        frame = options(*({"strike": 80.0 + 10 * i, "iv": item} for i, item in enumerate(iv)))
         assert len(chain.clean(frame)) == 7
         screened = chain.clean(frame, mad=3)  # 3 × 1.4826 × 0.04, the median step
         assert screened.attrs["dropped"]["outlier"] == 1
@@ -464,7 +464,7 @@ class TestSmiles:
         frame["iv"] += 1e-3 * np.arange(len(frame))
         holed = frame.assign(iv=frame["iv"].where(frame["strike"] != 90.0))
         dropped = frame[frame["strike"] != 90.0]
-        with_holes, without = (chain.smiles(chain.clean(each)) for each in (holed, dropped))
+        with_holes, without = (chain.smiles(chain.clean(item)) for item in (holed, dropped))
         assert_identical(with_holes.drop_attrs(), without.drop_attrs())
 
     def test_unusable_rows_are_counted_and_flags_are_passed_on(self):

@@ -81,7 +81,7 @@ def test_one_wrong_mark_does_not_move_the_fit_and_is_named():
     cleaned = chain.clean(table)
     assert cleaned.attrs["dropped"]["outlier"] == 1
     assert cleaned.copy().attrs["omitted"] is cleaned.attrs["omitted"], "no operation copies what was dropped"
-    fitted, believed = (surface.from_chain(each) for each in (table, chain.clean(table, mad=np.inf)))
+    fitted, believed = (surface.from_chain(item) for item in (table, chain.clean(table, mad=np.inf)))
     np.testing.assert_allclose(smile.iv(fitted, 0.0), 0.6, atol=1e-6)
     np.testing.assert_allclose(fitted["largest_error_vol"], 0.0, atol=1e-6)
     off = abs(float(smile.iv(believed, np.log(middle / 100.3025))[-1]) - 1.2)

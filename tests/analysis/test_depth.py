@@ -33,12 +33,12 @@ def made() -> pd.DataFrame:
 
 
 def test_spread_and_depth_of_two_books() -> None:
+    """The first book has bids to 30 bps and asks to 20 bps: the band of 25 bps is complete for bids only."""
     result = depth.by_band(made(), [5.0, 10.0, 25.0]).squeeze(["symbol", "exchange"])
     np.testing.assert_allclose(result["mid_usd"], [100.0, 200.0])
     np.testing.assert_allclose(result["spread_bps"], [10.0, 10.0])
     first = result.isel(time=0)
     np.testing.assert_allclose(first["visible_usd"], [[199.9, 299.8, 299.8], [100.05, 100.05, 400.65]])
-    # Bids reach 30 bps and asks 20: the last band is complete on the side of the bids alone.
     assert first["complete"].values.tolist() == [[True, True, True], [True, True, False]]
     np.testing.assert_allclose(first["depth_usd"], [[199.9, 299.8, 299.8], [100.05, 100.05, np.nan]])
     second = result.isel(time=1)

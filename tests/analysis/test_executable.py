@@ -262,15 +262,15 @@ def as_table(made: list[dict[str, object]], inverse: bool) -> tuple[pd.DataFrame
     """Return the drawn chains of one unit, one symbol each, and the futures of the chains that have one."""
     rows, futures = [], []
     unit = "coin" if inverse else "usd"
-    for number, one in enumerate(made):
-        if one["inverse"] != inverse:
+    for number, item in enumerate(made):
+        if item["inverse"] != inverse:
             continue
-        for side, values in one["quotes"].items():
+        for side, values in item["quotes"].items():
             for strike, (bid, ask) in zip(STRIKES, values, strict=True):
                 quote = {f"bid_{unit}": bid, f"ask_{unit}": ask, "underlying_price": 1e5}
                 rows.append({"symbol": f"C{number}", "strike": strike, "side": side} | quote)
-        if one["future"] is not None:
-            bid, ask = one["future"]
+        if item["future"] is not None:
+            bid, ask = item["future"]
             futures.append(
                 {"symbol": f"C{number}", "expiry": made_chains.MONTH, "bid_usd": bid, "ask_usd": ask}
             )
@@ -286,10 +286,10 @@ def test_arbitrage_is_listed_only_if_no_distribution_prices_the_quotes(inverse):
     table, futures = as_table(made, inverse)
     result = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.0)
     listed, compared = set(result["symbol"]), {True: 0, False: 0}
-    for number, one in enumerate(made):
-        if one["inverse"] != inverse:
+    for number, item in enumerate(made):
+        if item["inverse"] != inverse:
             continue
-        violation = min_violation(inverse, one["quotes"], one["future"])
+        violation = min_violation(inverse, item["quotes"], item["future"])
         if 1e-9 < violation < 1e-5:  # too close to tell in floating point
             continue
         compared[violation > 0.5e-5] += 1

@@ -125,8 +125,8 @@ class TestToyChain:
         assert result["put_call_ratio"].item() == pytest.approx(1.5 * puts / calls)
         lost = traded.assign(iv=traded["iv"].mask(traded["strike"] == traded["strike"].min()))
         bare = lost.drop(columns="volume")
-        held = [exposure.open_interest(one)["open_interest"] for one in (bare, clean(bare))]
-        xr.testing.assert_equal(*held)
+        open_interest = [exposure.open_interest(item)["open_interest"] for item in (bare, clean(bare))]
+        xr.testing.assert_equal(*open_interest)
         lost = lost.assign(open_interest=lost["open_interest"].where(lost["side"] == "call", 0.0))
         cleaned = exposure.put_call_ratio(clean(lost), weight="volume")
         assert (cleaned["put_call_ratio"].item(), cleaned["missing"].item()) == (1.5 * puts / calls, 0)
@@ -140,9 +140,9 @@ class TestToyChain:
         for symbol, coins in (("BTC", 0.01), ("ETH", 0.1)):
             options = toy.assign(exchange="okx", symbol=symbol)
             for options_or_cleaned in (options, clean(options)):
-                held = exposure.open_interest(options_or_cleaned, by=[])["open_interest"]
-                assert held.item() == pytest.approx(coins * contracts)
-                assert held.attrs["units"] == "coin"
+                open_interest = exposure.open_interest(options_or_cleaned, by=[])["open_interest"]
+                assert open_interest.item() == pytest.approx(coins * contracts)
+                assert open_interest.attrs["units"] == "coin"
             stated = options.assign(contract_size=0.5)
             assert exposure.open_interest(stated, by=[])["open_interest"].item() == pytest.approx(
                 0.5 * contracts
@@ -150,17 +150,19 @@ class TestToyChain:
         other = toy.assign(exchange="okx", symbol="SOL")
         with pytest.raises(ValueError, match="the contract size of options of okx SOL is unknown"):
             exposure.open_interest(other)
-        held = exposure.open_interest(other, by=[], contract_size={"okx": 2.0})["open_interest"]
-        assert held.item() == pytest.approx(2.0 * contracts)
+        open_interest = exposure.open_interest(other, by=[], contract_size={"okx": 2.0})["open_interest"]
+        assert open_interest.item() == pytest.approx(2.0 * contracts)
         both = pd.concat([toy.assign(exchange=venue, symbol="BTC") for venue in ("okx", "deribit")])
-        held = exposure.open_interest(both, by=[])["open_interest"].squeeze()
-        assert held.sel(exchange=["deribit", "okx"]).values == pytest.approx([contracts, 0.01 * contracts])
+        open_interest = exposure.open_interest(both, by=[])["open_interest"].squeeze()
+        assert open_interest.sel(exchange=["deribit", "okx"]).values == pytest.approx(
+            [contracts, 0.01 * contracts]
+        )
 
     def test_contract_size_scales_all_but_ratios(self, toy: pd.DataFrame):
         size = {"deribit": 0.1, "okx": 0.01}
         assert gamma_of(toy, by=[], contract_size=size).item() == pytest.approx(26.0, rel=1e-11)
-        held = exposure.open_interest(toy, by=["side"], contract_size=0.1)["open_interest"]
-        assert held.to_numpy() == pytest.approx([9.0, 8.0])
+        open_interest = exposure.open_interest(toy, by=["side"], contract_size=0.1)["open_interest"]
+        assert open_interest.to_numpy() == pytest.approx([9.0, 8.0])
         assert exposure.max_pain(toy, contract_size=size)["pain"].max().item() == pytest.approx(50.0)
         ratio = exposure.put_call_ratio(toy, contract_size=size)["put_call_ratio"]
         assert ratio.item() == pytest.approx(8 / 9)
@@ -209,10 +211,10 @@ class TestMissing:
 
     def test_missing_open_interest_and_volatility_are_counted(self):
         frame = table(self.rows())
-        held = exposure.open_interest(frame, by=["side"])
-        assert held["open_interest"].to_numpy().tolist() == [4.0, 5.0]
-        assert held["missing"].to_numpy().tolist() == [1, 0]
-        assert held["listed"].to_numpy().tolist() == [2, 1]
+        open_interest = exposure.open_interest(frame, by=["side"])
+        assert open_interest["open_interest"].to_numpy().tolist() == [4.0, 5.0]
+        assert open_interest["missing"].to_numpy().tolist() == [1, 0]
+        assert open_interest["listed"].to_numpy().tolist() == [2, 1]
         assert exposure.put_call_ratio(frame)["missing"].item() == 1
         assert exposure.put_call_ratio(frame)["put_call_ratio"].item() == 1.25
         assert exposure.max_pain(frame)["missing"].item() == 1

@@ -110,8 +110,8 @@ def test_forecasts_stay_within_published_caps(beyond: float) -> None:
     )
     free = panel.assign_coords(exchange=["x", "y"])
     known, unknown = (
-        _pair(funding.forecast_carry(each, hold=WEEK, fee_bps=1.0, level=0.99).isel(symbol=0), long, short)
-        for each, long, short in ((panel, "okx", "bybit"), (free, "y", "x"))
+        _pair(funding.forecast_carry(item, hold=WEEK, fee_bps=1.0, level=0.99).isel(symbol=0), long, short)
+        for item, long, short in ((panel, "okx", "bybit"), (free, "y", "x"))
     )
     most = 21.0 * (max(50.0, rates[0].max()) + 37.5)
     assert float(unknown["net_high_bps"]) > most - 4.0
@@ -290,8 +290,8 @@ def test_past_errors_do_not_depend_on_requested_periods_or_empty_venues(monkeypa
     walks = [walks_of(values, None, plan, np.array(expected))[0] for values, expected in asked]
     alone, among, beside = (forecast_errors.pair_distribution(walk, 399) for walk in walks)
     assert alone[-1] == among[-1] == beside[-1] == 60
-    for one, other in zip(alone, among, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
+    for item, other in zip(alone, among, strict=True):
+        np.testing.assert_allclose(item, other, rtol=1e-12)
 
 
 def test_track_record_states_realised_carry_of_its_picks() -> None:
@@ -385,7 +385,7 @@ def test_forecast_has_units_kind_and_provenance() -> None:
     result = funding.forecast_carry(panel, hold="3d", fee_bps=0.0)
     assert result["net_low_bps"].attrs["units"] == "bps"
     record = funding.pick_record(panel, hold="3d", fee_bps=0.0)
-    assert all(dd.provenance(one)["synthetic"] is True for one in (result, record))
+    assert all(dd.provenance(item)["synthetic"] is True for item in (result, record))
     assert result.attrs["kind"] == funding.pick_summary(record).attrs["kind"] == "settled"
 
 
@@ -505,8 +505,8 @@ def test_intervals_of_funding_and_prices_cover_realised_carry(hold: str, funding
     alone = funding.forecast_carry(paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks)
     for name in ("net_bps", "net_low_bps", "net_high_bps", "price_high_bps"):
         np.testing.assert_allclose(alone[name], result[name].sel(time=at), rtol=1e-9, atol=1e-9)
-    whole = funding.forecast_carry(
+    complete = funding.forecast_carry(
         paid.sel(time=slice(None, at)), hold=hold, fee_bps=0.0, prices=marks, component_intervals=False
     )
     ends = {f"{part}_{end}_bps" for part in ("funding", "price") for end in ("low", "high")}
-    assert_identical(whole, alone.drop_vars(ends))
+    assert_identical(complete, alone.drop_vars(ends))

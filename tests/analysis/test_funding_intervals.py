@@ -27,7 +27,7 @@ def test_a_change_is_dated_to_its_first_settlement_and_known_after_three():
 
 @pytest.mark.parametrize("hole", [8.0, 12.0, 16.0, 32.0])
 def test_a_gap_of_several_intervals_is_missing_data_not_a_change(hole):
-    """The 16 h hole of an 8 h venue, and the 24 h hole of htx, leave the interval as it is."""
+    """A gap of 2, 3, 4 or 8 intervals of 4 hours lacks one payment less."""
     result = _inferred([4, 4, 4, hole, 4, 4])
     np.testing.assert_array_equal(result["interval_hours"], [4] * 7)
     assert not result["changed"].any()

@@ -92,7 +92,7 @@ def test_no_other_sizes_within_the_limits_are_better(seed: int) -> None:
     result = portfolios.solve(drawn)
     near = result[:, None] * rng.uniform(0.8, 1.2, (3, 10_000))
     tried = np.hstack([near, rng.uniform(0.0, 4.0, (3, 10_000))])
-    needs = np.stack([drawn.collateral(one) for one in tried.T])
+    needs = np.stack([drawn.collateral(item) for item in tried.T])
     fits = (needs.max(axis=1) <= 0.4) & (needs.sum(axis=1) <= 1.0)
     assert fits.sum() > 100
     best = value(result[:, None])[0]
@@ -184,7 +184,7 @@ def test_sizes_have_no_look_ahead() -> None:
     np.testing.assert_array_equal(
         again["leg_usd"].sel(time=slice(None, cut)), sizes["leg_usd"].sel(time=slice(None, cut))
     )
-    both = [one.isel(symbol=[0, 0]).assign_coords(symbol=["BTC", "ETH"]) for one in (forecasts, marks)]
+    both = [item.isel(symbol=[0, 0]).assign_coords(symbol=["BTC", "ETH"]) for item in (forecasts, marks)]
     last = funding.portfolio(both[0], both[1].where(both[1]["symbol"] == "BTC"), capital=1e5)["leg_usd"]
     alone = funding.portfolio(forecasts, marks, capital=1e5)["leg_usd"]
     assert last.sizes["time"] == 1

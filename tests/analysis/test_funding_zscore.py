@@ -119,8 +119,8 @@ def test_incrementally_sorted_windows_equal_sorted_windows(shape, missing):
     with np.errstate(invalid="ignore"):
         expected = sorted_windows(values, window, 2)
         result = rolling.median_and_deviation(values, window, 2)
-    for one, other in zip(result, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for item, other in zip(result, expected, strict=True):
+        np.testing.assert_array_equal(item, other)
 
 
 @pytest.mark.parametrize("options", [{"rows": 1}, {"rows": 5, "lag_rows": -1}, {"rows": 5, "min_rows": 6}])

@@ -81,10 +81,10 @@ def _days(*prices: tuple[float | None, float]) -> pd.DataFrame:
 
 
 def test_a_roll_sells_the_old_contract_at_its_price_and_changes_no_earlier_one() -> None:
-    held = roll(_days((102.0, 105.0), (101.0, 106.05), (100.0, 110.0)), before="2d")
-    assert held["instrument_name"].tolist() == ["N", "F", "F"]  # two days are not more than two days
-    assert held["roll_bps"].tolist() == pytest.approx([np.nan, 500.0, np.nan], nan_ok=True)
-    assert held["rolled_usd"].tolist() == pytest.approx([102.0, 101.0, 110.0 / 1.05])
+    rolled = roll(_days((102.0, 105.0), (101.0, 106.05), (100.0, 110.0)), before="2d")
+    assert rolled["instrument_name"].tolist() == ["N", "F", "F"]  # two days are not more than two days
+    assert rolled["roll_bps"].tolist() == pytest.approx([np.nan, 500.0, np.nan], nan_ok=True)
+    assert rolled["rolled_usd"].tolist() == pytest.approx([102.0, 101.0, 110.0 / 1.05])
     waited = roll(_days((102.0, 105.0), (None, 106.05), (100.0, 110.0)), before="2d")  # for both prices
     assert waited["instrument_name"].tolist() == ["N", "F"]
     assert waited["roll_bps"].iat[1] == pytest.approx(1000.0)
@@ -103,12 +103,12 @@ def test_contract_choice_has_no_look_ahead() -> None:
     table = pd.concat(
         [table, table[table["instrument_name"] == "F"].assign(instrument_name="G", oi_usd=[1, 99, 99, 99])]
     )
-    held = roll(table.sample(frac=1.0, random_state=1), before="1h")
-    assert held["instrument_name"].tolist() == ["F"] * 4
-    assert held["roll_bps"].isna().all()
+    rolled = roll(table.sample(frac=1.0, random_state=1), before="1h")
+    assert rolled["instrument_name"].tolist() == ["F"] * 4
+    assert rolled["roll_bps"].isna().all()
     for last in table["time"].unique():
         pd.testing.assert_frame_equal(
-            roll(table[table["time"] <= last], before="1h"), held[held["time"] <= last]
+            roll(table[table["time"] <= last], before="1h"), rolled[rolled["time"] <= last]
         )
 
 

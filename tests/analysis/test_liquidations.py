@@ -117,9 +117,9 @@ def test_branching_ratio_equals_hand_calculation_and_flags_coarse_clocks() -> No
         liquidations.branching_ratio(counts, dim="hour")
     flow = _flow("level", 0.5, 0.5, 3, 30)
     cannot = BranchingStatus.CANNOT_TELL
-    whole = liquidations.branching_ratio(flow)
-    assert int(whole["status"]) == 0
-    assert whole["status"].attrs["flag_meanings"] == "too_few no_excess cycle correlated cannot_tell"
+    complete = liquidations.branching_ratio(flow)
+    assert int(complete["status"]) == 0
+    assert complete["status"].attrs["flag_meanings"] == "too_few no_excess cycle correlated cannot_tell"
     assert int(liquidations.branching_ratio(flow.drop_vars("time"))["status"]) == cannot
     assert int(liquidations.branching_ratio(flow[: 2 * 48])["status"]) & cannot
     few = liquidations.branching_ratio(flow[:20])

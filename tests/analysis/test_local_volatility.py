@@ -46,7 +46,7 @@ def test_local_variance_that_is_not_positive_has_a_status():
     assert np.isnan(result["local_vol"]).to_numpy().tolist() == [False, True]
     assert result["status"].to_numpy().tolist() == [Status.SHORT_EXTRAPOLATION, Status.CALENDAR]
     vogt = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
-    made = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
-    arbitrage = surface.local_volatility(made, [0.0, 0.9], 1.0)
+    fit = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
+    arbitrage = surface.local_volatility(fit, [0.0, 0.9], 1.0)
     assert np.isnan(arbitrage["local_vol"]).to_numpy().tolist() == [False, True]
     assert int(arbitrage["status"][1]) & Status.BUTTERFLY

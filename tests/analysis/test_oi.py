@@ -90,8 +90,8 @@ def test_shares_add_up_over_a_balanced_set() -> None:
 @pytest.mark.parametrize("method", ["base", "midpoint", "lmdi"])
 @pytest.mark.parametrize(("venue", "column"), [("A", 0), ("B", 1)])
 def test_migration_equals_hand_calculation(method: str, venue: str, column: int) -> None:
-    held = panel([[60, 66], [40, 84]], "AB")
-    result = oi.migration(held, HOURS[0], HOURS[1], method=method).sel(exchange=venue)
+    open_interest = panel([[60, 66], [40, 84]], "AB")
+    result = oi.migration(open_interest, HOURS[0], HOURS[1], method=method).sel(exchange=venue)
     for part in ("growth", "share", "interaction"):
         known = expected(f"migration_{method}_{venue}:{part}")
         if len(known):
@@ -101,19 +101,19 @@ def test_migration_equals_hand_calculation(method: str, venue: str, column: int)
 
 
 def test_migration_takes_the_price_out_first() -> None:
-    held = panel([[1000, 1320]], "A")
+    open_interest = panel([[1000, 1320]], "A")
     price = xr.DataArray([100.0, 110.0], dims="time", coords={"time": HOURS[:2]})
-    result = oi.migration(held, HOURS[0], HOURS[1], price=price)
+    result = oi.migration(open_interest, HOURS[0], HOURS[1], price=price)
     assert result["price"].item() == pytest.approx(expected("price_quantity_midpoint:price")[0], abs=1e-12)
     quantity = result["growth"].item() + result["share"].item()
     assert quantity == pytest.approx(expected("price_quantity_midpoint:quantity")[0], abs=1e-12)
     for method in ("base", "lmdi"):
-        result = oi.migration(held, HOURS[0], HOURS[1], method=method, price=price)
+        result = oi.migration(open_interest, HOURS[0], HOURS[1], method=method, price=price)
         parts = sum(result[name].item() for name in result.data_vars if name != "change")
         assert parts == pytest.approx(result["change"].item(), rel=1e-12)
-    held = panel([[0, 50], [100, 100]], "AB")
-    one = oi.migration(held, HOURS[0], HOURS[1], method="lmdi").sel(exchange="A")
-    other = oi.migration(held, HOURS[0], HOURS[1]).sel(exchange="A")
+    open_interest = panel([[0, 50], [100, 100]], "AB")
+    one = oi.migration(open_interest, HOURS[0], HOURS[1], method="lmdi").sel(exchange="A")
+    other = oi.migration(open_interest, HOURS[0], HOURS[1]).sel(exchange="A")
     assert one["growth"].item() == other["growth"].item()
     assert one["change"].item() == 50
 
@@ -236,29 +236,29 @@ def test_open_interest_functions_have_no_look_ahead(spoil: float) -> None:
     values = np.random.default_rng(5).uniform(1, 9, (3, 48))
     future = panel(np.where(np.arange(48) >= 30, spoil, values))
     now = panel(values)
-    for one, other in (
+    for item, other in (
         (oi.hhi(oi.market_share(now, venues=["a", "b"])), oi.hhi(oi.market_share(future, venues=["a", "b"]))),
         (oi.oi_to_volume(now, now), oi.oi_to_volume(future, now)),
         (oi.by_kind(now), oi.by_kind(future)),
     ):
-        xr.testing.assert_equal(one.isel(time=slice(0, 30)), other.isel(time=slice(0, 30)))
+        xr.testing.assert_equal(item.isel(time=slice(0, 30)), other.isel(time=slice(0, 30)))
 
 
 def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_refused() -> None:
-    held = panel([[1.0, -1.0], [1.0, 3.0]], "ab")
+    open_interest = panel([[1.0, -1.0], [1.0, 3.0]], "ab")
     for refused in (
-        lambda: oi.market_share(held),
-        lambda: oi.market_share(held.where(held > 0.5)[::-1].fillna(-1.0)),
-        lambda: oi.by_kind(held),
-        lambda: oi.migration(held, HOURS[0], HOURS[1]),
+        lambda: oi.market_share(open_interest),
+        lambda: oi.market_share(open_interest.where(open_interest > 0.5)[::-1].fillna(-1.0)),
+        lambda: oi.by_kind(open_interest),
+        lambda: oi.migration(open_interest, HOURS[0], HOURS[1]),
         lambda: oi.hhi(xr.DataArray([1.5, -0.5], dims="exchange")),
     ):
         with pytest.raises(ValueError, match=r"must be .*, got a negative value"):
             refused()
     with pytest.raises(ValueError, match="oi must be in 'USD' or 'coin', got 'bps/8h'"):
         oi.market_share(panel([[1.0, 2.0]], "a").assign_attrs(units="bps/8h"))
-    held = panel([[1.0, np.nan, 3.0, 4.0], [1, 1, 1, 1]], "ab")
-    for wrong in (held[:, ::-1], held.isel(time=[0, 1, 1, 2])):
+    open_interest = panel([[1.0, np.nan, 3.0, 4.0], [1, 1, 1, 1]], "ab")
+    for wrong in (open_interest[:, ::-1], open_interest.isel(time=[0, 1, 1, 2])):
         for refused in (
             lambda x: oi.market_share(x, min_cover=0.5),
             lambda x: oi.share_trend(x.drop_attrs()),
@@ -266,7 +266,7 @@ def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_refused()
             with pytest.raises(ValueError, match="must ascend without duplicates"):
                 refused(wrong)
     with pytest.raises(ValueError, match="share must be a fraction, got 'USD'"):
-        oi.hhi(held)
+        oi.hhi(open_interest)
 
 
 def test_status_and_interval_of_a_trend_equal_hand_calculation() -> None:

@@ -24,20 +24,23 @@ def options():
 
 
 def test_forward_comes_from_the_five_strikes_nearest_the_money(options):
-    """In coin a call costs 1 - K/F more than a put: F = K / (1 - (c - p)), by a loop over pairs."""
+    """In coin, call - put = 1 - K / F, so that F = K / (1 - (call - put)) at each strike."""
     mids = {}
     for row in options.itertuples():
         if row.bid_coin > 0 and row.ask_coin > 0:
             mids.setdefault(row.strike, {})[row.side] = (row.bid_coin + row.ask_coin) / 2
-    pairs = [
-        (abs(m["call"] - m["put"]), k / (1 - (m["call"] - m["put"]))) for k, m in mids.items() if len(m) == 2
-    ]
-    nearest = sorted(pairs)[:5]
+    distances_and_forwards = []
+    for strike, mid in mids.items():
+        if len(mid) == 2:
+            difference = mid["call"] - mid["put"]
+            distances_and_forwards.append((abs(difference), strike / (1 - difference)))
+    nearest = sorted(distances_and_forwards)[:5]
     expected = float(np.median([forward for _, forward in nearest]))
     forwards = chain.forwards(options)
     assert forwards["forward_source"].item() == "parity"
     assert forwards["forward"].item() == pytest.approx(expected, rel=1e-12)
-    assert 1.0 < expected / 110_727.4 < 1.005  # 18 days after an index of 110,727.4
+    index = 110_727.4  # 18 days before the expiry
+    assert 1.0 < expected / index < 1.005
 
 
 def test_all_quotes_are_met_without_arbitrage(options):

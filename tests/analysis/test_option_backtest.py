@@ -643,7 +643,7 @@ def test_row_order_does_not_affect_results():
     chains = made_chains(path(10))
     shuffled = chains.sample(frac=1.0, random_state=5)
     rule = Roll([OptionLeg("call", -1.0, "10D 12h", delta=0.3)])  # as far from one expiry as from the next
-    results = [backtest.options(each, rule, COSTS, capital=1e5) for each in (chains, shuffled)]
+    results = [backtest.options(chain_, rule, COSTS, capital=1e5) for chain_ in (chains, shuffled)]
     assert results[0]["fill_strike"].to_numpy().tolist() == results[1]["fill_strike"].to_numpy().tolist()
     assert (results[0]["fill_expiry"] == results[1]["fill_expiry"]).all()
     np.testing.assert_allclose(results[0]["equity_usd"], results[1]["equity_usd"], rtol=1e-9)

@@ -169,7 +169,7 @@ def test_attribution_adds_up_and_the_residual_is_of_third_order():
         result = position.attribution(BOOK, made(), after)
         total = result["contribution"].sum("term") + result["residual"]
         np.testing.assert_allclose(total, result["pnl"], rtol=1e-12)
-        values = [position.greeks(BOOK, each)["value"].sum("leg") for each in (after, made())]
+        values = [position.greeks(BOOK, item)["value"].sum("leg") for item in (after, made())]
         np.testing.assert_allclose(result["pnl"], values[0] - values[1], rtol=1e-9)
         residual.append(result["residual"].to_numpy())
         assert (result["residual_share"] < 0.02).all()
@@ -293,11 +293,11 @@ def test_waterfall_attribution_has_no_residual():
     assert abs(float(result["residual"])) < 1e-9
     steps = result["vol_steps"].isel(leg=0).to_series()
     np.testing.assert_allclose(steps, np.diff([iv for *_, iv in ladder]), rtol=1e-8, atol=1e-12)
-    whole = position.attribution(BOOK, now, after, method="revaluation")
+    complete = position.attribution(BOOK, now, after, method="revaluation")
     greeks = position.attribution(BOOK, now, after)
-    np.testing.assert_allclose(whole["pnl"], greeks["pnl"], rtol=1e-12)
-    np.testing.assert_allclose(whole["contribution"].sum("term"), whole["pnl"], rtol=1e-12)
-    assert (whole["residual_share"] < 1e-12).all()
+    np.testing.assert_allclose(complete["pnl"], greeks["pnl"], rtol=1e-12)
+    np.testing.assert_allclose(complete["contribution"].sum("term"), complete["pnl"], rtol=1e-12)
+    assert (complete["residual_share"] < 1e-12).all()
 
 
 def test_a_skew_stickiness_ratio_moves_the_smile_between_delta_and_strike():

@@ -353,7 +353,10 @@ def test_rows_copied_from_another_symbol_are_found_except_at_the_floor() -> None
         span = slice(int(result[0]), int(result[rows - 1]) + 1)
         mixed[span] = values["B"][span]
         table = pd.concat(
-            [series(hours, list(one)).assign(symbol=name) for name, one in (("A", mixed), ("B", values["B"]))]
+            [
+                series(hours, list(value)).assign(symbol=name)
+                for name, value in (("A", mixed), ("B", values["B"]))
+            ]
         )
         assert quality(table)["other_symbol"].tolist() == [count, count]
     apart = table.assign(exchange=np.where(table["symbol"] == "A", "a", "b"))

@@ -23,25 +23,25 @@ def three() -> xr.Dataset:
 
 
 def test_flat_smile_is_lognormal():
-    made = surface.from_essvi([0.04], [0.0], [0.0], [0.25], forward=[100.0])
+    fit = surface.from_essvi([0.04], [0.0], [0.0], [0.25], forward=[100.0])
     k = np.linspace(-1.0, 1.0, 21)
     normal = stats.norm(-0.02, 0.2)
-    result = risk_neutral.density(made, k)
+    result = risk_neutral.density(fit, k)
     np.testing.assert_allclose(result["density"].isel(expiry=0), normal.pdf(k), rtol=1e-12)
     np.testing.assert_allclose(result["distribution"].isel(expiry=0), normal.cdf(k), atol=1e-15)
     assert float(result["mass"].item()) == pytest.approx(1.0, abs=1e-12)
     assert float(result["martingale"].item()) == pytest.approx(1.0, abs=1e-12)
     p = [1e-6, 0.05, 0.5, 0.95]
-    quantiles = risk_neutral.quantile(made, p)
+    quantiles = risk_neutral.quantile(fit, p)
     np.testing.assert_allclose(quantiles["log_moneyness"].isel(expiry=0), normal.ppf(p), atol=1e-12)
     np.testing.assert_allclose(quantiles["price_usd"].isel(expiry=0), 100 * np.exp(normal.ppf(p)), rtol=1e-12)
-    about = risk_neutral.moments(made)
+    about = risk_neutral.moments(fit)
     expected = {"mean": -0.02, "standard_deviation": 0.2, "skewness": 0.0, "excess_kurtosis": 0.0}
     for name, value in expected.items():
         assert float(about[name].item()) == pytest.approx(value, abs=1e-10), name
     assert int(result["status"].item()) == 0
-    ends = {name: xr.full_like(made[name], end) for name, end in (("k_min", -0.4), ("k_max", 0.3))}
-    quoted = risk_neutral.moments(made.assign(ends))
+    ends = {name: xr.full_like(fit[name], end) for name, end in (("k_min", -0.4), ("k_max", 0.3))}
+    quoted = risk_neutral.moments(fit.assign(ends))
     within = integrate.quad(lambda x: x**4 * normal.pdf(x), -0.4, 0.3)[0] / normal.moment(4)
     assert float(quoted["quoted_share"].item()) == pytest.approx(within, rel=1e-9)
 
@@ -72,32 +72,40 @@ def test_quantiles_invert_the_distribution_at_any_time():
         risk_neutral.quantile(made, 1.0)
 
 
-def test_mean_equals_variance_swap_and_skewness_equals_numerical_integral():
-    made = three()
-    about = risk_neutral.moments(made)
-    free = variance.model_free(made, method="smile")["total_variance"]
-    np.testing.assert_allclose(-2 * about["mean"], free, rtol=1e-6)
-    # A second route to the third moment: half a million places on a line, by Simpson's rule.
+def test_mean_of_log_returns_is_minus_half_the_variance_swap():
+    fit = three()
+    moments = risk_neutral.moments(fit)
+    total_variance = variance.model_free(fit, method="smile")["total_variance"]
+    np.testing.assert_allclose(-2 * moments["mean"], total_variance, rtol=1e-6)
+
+
+def test_skewness_equals_numerical_integral_of_the_density():
+    """Simpson's rule on half a million points."""
+    fit = three()
+    moments = risk_neutral.moments(fit)
     x = np.linspace(-40, 20, 500_001)
-    p = risk_neutral.density(made.isel(expiry=[1]), x)["density"].isel(expiry=0).to_numpy()
-    mean, deviation = float(about["mean"][1]), float(about["standard_deviation"][1])
-    assert risk_neutral.moments(made, np.empty(0))["mean"].shape == (0,)
-    third = integrate.simpson(((x - mean) / deviation) ** 3 * p, x=x)
-    assert float(about["skewness"][1]) == pytest.approx(third, rel=1e-6)
-    assert (about["skewness"] < 0).all()
+    density = risk_neutral.density(fit.isel(expiry=[1]), x)["density"].isel(expiry=0).to_numpy()
+    mean, deviation = float(moments["mean"][1]), float(moments["standard_deviation"][1])
+    third = integrate.simpson(((x - mean) / deviation) ** 3 * density, x=x)
+    assert float(moments["skewness"][1]) == pytest.approx(third, rel=1e-6)
+    assert (moments["skewness"] < 0).all()
+
+
+def test_moments_of_no_expiry_are_empty():
+    assert risk_neutral.moments(three(), np.empty(0))["mean"].shape == (0,)
 
 
 def test_status_of_butterflies_wings_and_missing_fits():
     """Vogt's slice (Gatheral and Jacquier 2014, example 3.1)."""
     vogt = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
-    made = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
-    result = risk_neutral.density(made, np.linspace(0.5, 1.5, 101))
+    fit = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
+    result = risk_neutral.density(fit, np.linspace(0.5, 1.5, 101))
     assert int(result["status"].item()) == Status.BUTTERFLY
     assert float(result["density"].min()) < 0
     assert float(result["mass"].item()) == pytest.approx(1.0, abs=1e-9)
     steep = svi.Raw(*(xr.DataArray([x], dims="expiry") for x in (0.04, 1.5, 0.5, 0.0, 0.1)))
-    made = smile.from_raw(steep, xr.DataArray([1.0], dims="expiry"))
-    result = risk_neutral.moments(made)
+    fit = smile.from_raw(steep, xr.DataArray([1.0], dims="expiry"))
+    result = risk_neutral.moments(fit)
     assert int(result["status"].item()) & Status.NOT_MARTINGALE
     assert np.isnan(result["mean"].item())
     holed = three()

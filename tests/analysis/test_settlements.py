@@ -73,9 +73,9 @@ def test_a_payment_just_after_the_entry_is_the_one_before_it():
             ("2026-01-01T16:00", "2026-01-01T23:59:59", 0.0),
         ),
     ):
-        held = funding.realised_carry(panel, "a", "b", entry, exit_, fee_bps=0.0)
-        assert held["long_bps"].item() == held["gross_bps"].item() == paid, (entry, exit_)
-        assert held["status"].item() == 0
+        carry = funding.realised_carry(panel, "a", "b", entry, exit_, fee_bps=0.0)
+        assert carry["long_bps"].item() == carry["gross_bps"].item() == paid, (entry, exit_)
+        assert carry["status"].item() == 0
 
 
 def test_the_best_pair_sees_venues_that_stamp_late():
@@ -123,11 +123,11 @@ def test_missing_share_is_counted_in_due_payments():
     stamps = pd.date_range("2026-01-01", periods=169, freq="h").as_unit("us")
     panel = venues(stamps, a=[0.0] * 169, b=[1.0] * 169).assign_coords(interval_hours=1.0)
     panel = panel.where(~((panel["exchange"] == "b") & (panel["time"] == stamps[50])))
-    held = funding.realised_carry(panel, "a", "b", stamps[0], stamps[-1], fee_bps=0.0)
-    assert held["net_bps"].item() == pytest.approx(20.875, rel=1e-12)
-    assert held["short_coverage"].item() == pytest.approx(167 / 168, rel=1e-12)
-    assert held["long_coverage"].item() == 1.0
-    assert held["status"].item() == FundingStatus.GAP
+    carry = funding.realised_carry(panel, "a", "b", stamps[0], stamps[-1], fee_bps=0.0)
+    assert carry["net_bps"].item() == pytest.approx(20.875, rel=1e-12)
+    assert carry["short_coverage"].item() == pytest.approx(167 / 168, rel=1e-12)
+    assert carry["long_coverage"].item() == 1.0
+    assert carry["status"].item() == FundingStatus.GAP
     strict = funding.realised_carry(panel, "a", "b", stamps[0], stamps[-1], fee_bps=0.0, min_cover=1.0)
     assert np.isnan(strict["net_bps"].item())
     # Payments at 08:00 and 16:00; until 24:00 one of three is missing, until 23:55 none is due yet.

@@ -208,20 +208,23 @@ class TestArrays:
 class TestWeights:
     k, iv, t, _ = crypto_like(3, 15, seed=9, noise=0.03)
 
-    def test_weights_count_by_their_ratio(self):
-        plain = fit_equally(self.k, self.iv, self.t)
-        for weights in (np.ones_like(self.iv), np.full_like(self.iv, 250.0)):
-            fit = smile.fit(self.k, self.iv, self.t, weights=weights)
-            at = smile.iv(fit, 0.0), smile.iv(plain, 0.0)
-            np.testing.assert_allclose(*at, rtol=1e-6)
+    def test_equal_weights_of_any_size_give_the_same_fit(self):
+        expected = smile.iv(fit_equally(self.k, self.iv, self.t), 0.0)
+        for weight in (1.0, 250.0):
+            fit = smile.fit(self.k, self.iv, self.t, weights=np.full_like(self.iv, weight))
+            np.testing.assert_allclose(smile.iv(fit, 0.0), expected, rtol=1e-6)
+
+    def test_weight_of_zero_or_nan_omits_the_quote(self):
         weights = np.ones_like(self.iv)
         weights[:, 3], weights[:, 8] = 0.0, NAN
-        dropped = self.iv.copy()
-        dropped[:, [3, 8]] = NAN
+        without_quotes = self.iv.copy()
+        without_quotes[:, [3, 8]] = NAN
         xr.testing.assert_equal(
             smile.fit(self.k, self.iv, self.t, weights=weights),
-            fit_equally(self.k, dropped, self.t),
+            fit_equally(self.k, without_quotes, self.t),
         )
+
+    def test_fit_passes_through_a_quote_of_very_large_weight(self):
         weights = np.ones_like(self.iv)
         weights[:, 5] = 1e8
         fit = smile.fit(self.k, self.iv, self.t, weights=weights)

@@ -94,8 +94,10 @@ def test_bent_smile_is_fitted_between_bid_and_ask_without_arbitrage(both):
     quotes = chain.smiles(chain.clean(bent(0.002)))
     k, iv = quotes["log_moneyness"], quotes["iv"]
     inside = {
-        name: float((abs(smile.iv(one, k, extrapolate=True) - iv) <= 0.002 + 1e-9).where(iv.notnull()).mean())
-        for name, one in (("moved", moved), ("smooth", smooth))
+        name: float(
+            (abs(smile.iv(item, k, extrapolate=True) - iv) <= 0.002 + 1e-9).where(iv.notnull()).mean()
+        )
+        for name, item in (("moved", moved), ("smooth", smooth))
     }
     assert inside["smooth"] < 0.5
     assert inside["moved"] > 0.95

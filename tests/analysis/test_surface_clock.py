@@ -18,9 +18,9 @@ def flat(
     """Smiles without slope or bend of these total variances, so many days after a time."""
     zero = np.zeros(len(days))
     years = np.array(days) / 365
-    made = surface.from_essvi(total, zero, zero, years, forward=forward + zero)
+    fit = surface.from_essvi(total, zero, zero, years, forward=forward + zero)
     expiry = (at + pd.to_timedelta(days, "D")).to_numpy().astype("datetime64[us]")
-    return made.assign_coords(expiry=expiry)
+    return fit.assign_coords(expiry=expiry)
 
 
 THREE = flat((1, 4, 11), (0.002, 0.006, 0.02), FRIDAY - pd.Timedelta(1, "D"))
@@ -89,13 +89,13 @@ def test_result_of_the_fit_is_usable_as_a_clock() -> None:
     at = pd.Timestamp("2026-01-01T08:00")
     ends = (at + pd.to_timedelta(days, "D")).to_numpy().astype("datetime64[us]")
     w = 0.3 * business_time.years(str(at), ends, weekend_weight=0.4) + 0.002 * (days > 4)
-    made = flat(tuple(days), tuple(w), at)
-    fitted = business_time.fit(made, events=["2026-01-05T18:00Z"], measure="atm")
-    less = made.isel(expiry=[0, 1, 2, 3, 5, 6, 7, 8, 9])  # without the expiry just after the event
+    fit = flat(tuple(days), tuple(w), at)
+    fitted = business_time.fit(fit, events=["2026-01-05T18:00Z"], measure="atm")
+    less = fit.isel(expiry=[0, 1, 2, 3, 5, 6, 7, 8, 9])  # without the expiry just after the event
     actual = total(less, days[4] / 365, fitted)
     assert actual == pytest.approx(w[4], rel=5e-3)
     assert abs(total(less, days[4] / 365, None) / w[4] - 1) > 0.15
-    falls = business_time.fit(made, events=["2026-01-03T18:00Z"], measure="atm")
+    falls = business_time.fit(fit, events=["2026-01-03T18:00Z"], measure="atm")
     assert float(falls["event_variance"][0]) >= 0.0
     assert total(less, days[4] / 365, falls) > 0.0
     lost = xr.concat([fitted, fitted.where(False)], "time")
@@ -139,16 +139,16 @@ BOOK = pd.DataFrame(
 def test_theta_and_charm_equal_finite_differences_in_time(clock: object, hours: float) -> None:
     """By revaluation a thousandth of an hour later, on a Thursday, in a weekend and near the expiry."""
     left = 3.0 - hours / 24
-    made = flat((left, left + 7), (0.004, 0.012), FRIDAY + pd.Timedelta(hours, "h"))
-    now = position.greeks(BOOK, made, clock=clock)
+    fit = flat((left, left + 7), (0.004, 0.012), FRIDAY + pd.Timedelta(hours, "h"))
+    now = position.greeks(BOOK, fit, clock=clock)
     step = "4ms" if hours > 70 else "4s"
     years = pd.Timedelta(step) / pd.Timedelta(365, "D")
-    later = position.scenarios(BOOK, made, elapsed=step, spot_change=[-1e-4, 0.0, 1e-4], clock=clock)
+    later = position.scenarios(BOOK, fit, elapsed=step, spot_change=[-1e-4, 0.0, 1e-4], clock=clock)
     moved = later["pnl_by_leg"].squeeze(["vol_change", "days"])
     slope = moved.sel(spot_change=0.0) / years
     np.testing.assert_allclose(slope, now["theta"], rtol=2e-3, atol=1e-6)
     if hours == 24.0:
-        plain = position.greeks(BOOK, made)["theta"]
+        plain = position.greeks(BOOK, fit)["theta"]
         pace = float((now["theta"] / plain).isel(currency=0, leg=0))
         if clock == 0.5:  # 40 hours of the weekend are left, and 8 of Monday: 20 + 8 weighted hours
             assert pace == pytest.approx(0.5 * 48 / 28, rel=1e-9)
@@ -159,9 +159,9 @@ def test_theta_and_charm_equal_finite_differences_in_time(clock: object, hours: 
 def test_variance_left_of_an_average_falls_with_the_third_power() -> None:
     """An hour before expiry, 60 − 20 minutes count. 30 minutes later 10 of them remain, then 10 (1/3)³."""
     at = pd.Timestamp("2026-01-05T07:00")
-    made = flat((1 / 24, 7), (0.0004, 0.012), at)
+    fit = flat((1 / 24, 7), (0.0004, 0.012), at)
     clock = {"averaging": "30min"}
-    result = position.scenarios(BOOK[:1], made, elapsed=["30min", "50min"], clock=clock)
+    result = position.scenarios(BOOK[:1], fit, elapsed=["30min", "50min"], clock=clock)
     value = result["value"].sel(currency="usd").squeeze(["spot_change", "vol_change"])
     for i, share in enumerate((10 / 40, 10 / 27 / 40)):
         w = 0.0004 * share

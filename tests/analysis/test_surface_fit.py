@@ -212,14 +212,14 @@ def test_errors_of_points_are_the_scatter_of_fits_to_noisy_quotes(method):
     size = 0.002 * (1.0 + (k < 0.0)) / (1.0 + 0.0 * k)
     noise = xr.DataArray(rng.standard_normal((200, 2, 25)), dims=("draw", "expiry", "strike"))
     iv = smile.iv(true, k, extrapolate=True) + size * noise
-    made = surface.fit(k, iv, true["year_fraction"].drop_vars("expiry", errors="ignore"), method=method)
+    fit = surface.fit(k, iv, true["year_fraction"].drop_vars("expiry", errors="ignore"), method=method)
     points = ("atm", "rr25", "bf10")
-    result = surface.constant_maturity(made, tenors=["40d", "60d"], points=points, errors=True)
+    result = surface.constant_maturity(fit, tenors=["40d", "60d"], points=points, errors=True)
     for point in points:
         scatter, told = result[point].std("draw"), result[f"{point}_error"].median("draw")
         np.testing.assert_allclose(told, scatter, rtol=0.3, err_msg=point)
-    spread = made["covariance"].isel(parameter=1, other_parameter=1).median("draw") ** 0.5
-    np.testing.assert_allclose(spread, made["b"].std("draw"), rtol=0.3)
+    spread = fit["covariance"].isel(parameter=1, other_parameter=1).median("draw") ** 0.5
+    np.testing.assert_allclose(spread, fit["b"].std("draw"), rtol=0.3)
     first = iv.transpose("draw", "expiry", "strike")[0, :, :5]
     few = surface.fit(k[:5], first, true["year_fraction"], method=method)
     assert np.isnan(few["covariance"]).all() == (method != "essvi")

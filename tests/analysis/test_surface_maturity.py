@@ -33,12 +33,12 @@ def crypto():
 
 
 def test_total_and_forward_variance_equal_hand_calculation():
-    made = flat([0.6, 0.5], np.array([0.05, 0.15]))
+    fit = flat([0.6, 0.5], np.array([0.05, 0.15]))
     answers = {r["quantity"]: r["expected"] for r in known("term_structure_forward_expected")}
-    vol = float(surface.iv(made, 0.0, 30 / 365))
+    vol = float(surface.iv(fit, 0.0, 30 / 365))
     assert vol**2 * 30 / 365 == pytest.approx(float(answers["cm_total_variance"]), abs=1e-12)
     assert vol == pytest.approx(float(answers["cm_vol"]), abs=1e-12)
-    result = surface.forward_variance(made, 0.05, 0.15)
+    result = surface.forward_variance(fit, 0.05, 0.15)
     assert float(result["variance"]) == pytest.approx(float(answers["forward_variance"]), abs=1e-12)
     assert float(result["vol"]) == pytest.approx(float(answers["forward_vol"]), abs=1e-12)
     crossed = surface.forward_variance(flat([0.8, 0.7], np.array([0.05, 0.06])), 0.05, 0.06)
@@ -68,15 +68,15 @@ def test_a_flat_surface_is_flat_at_every_time():
     """
     years = np.array([30, 90, 180, 360]) / 365
     k = np.linspace(-1.5, 1.5, 31) * np.sqrt(years)[:, None]
-    made = surface.fit(k, np.full(k.shape, 0.6), years)
+    fit = surface.fit(k, np.full(k.shape, 0.6), years)
     points = ("atm", "rr25", "bf25", "rr10", "bf10")
     tenors = [f"{day}d" for day in range(5, 361, 5)]
-    result = surface.constant_maturity(made, tenors=tenors, points=points)
+    result = surface.constant_maturity(fit, tenors=tenors, points=points)
     expected = dict.fromkeys(points, 0.0) | {"atm": 0.6}
     for name, value in expected.items():
         np.testing.assert_allclose(result[name], value, atol=1e-8)
     assert not (result["status"] & Status.PRICES_MIXED).any()
-    local = surface.local_volatility(made, [-0.3, 0.0, 0.3], np.array([45, 135, 270]) / 365)
+    local = surface.local_volatility(fit, [-0.3, 0.0, 0.3], np.array([45, 135, 270]) / 365)
     np.testing.assert_allclose(local["local_vol"], 0.6, atol=1e-6)
 
 
@@ -103,7 +103,7 @@ def test_a_certified_pair_has_no_butterfly_at_any_time_between():
         ]
         least = []
         for share in np.linspace(0, 1, 33):
-            w, dw, d2w = ((1 - share) * one + share * two for one, two in zip(*jets, strict=True))
+            w, dw, d2w = ((1 - share) * item + share * two for item, two in zip(*jets, strict=True))
             g = (1 - k * dw / (2 * w)) ** 2 - dw**2 / 4 * (1 / w + 0.25) + d2w / 2
             least.append(g.min())
         assert min(least) >= -1e-9 or not certified[i]
@@ -115,19 +115,19 @@ def test_a_certified_pair_has_no_butterfly_at_any_time_between():
 def test_where_a_pair_is_not_certified_prices_are_mixed_as_in_lemma_5_1(monkeypatch):
     """C/K at equal k, mixed by √θ (Gatheral and Jacquier 2014); no known pair of SVI slices needs it."""
     monkeypatch.setattr(maturity, "free_between", lambda one, _: (one.a < 0.0, one.a > 0.0))
-    made = surface.from_essvi([0.02, 0.06], [-0.3, -0.3], [0.15, 0.3], [0.1, 0.3])
+    fit = surface.from_essvi([0.02, 0.06], [-0.3, -0.3], [0.15, 0.3], [0.1, 0.3])
     k, t = 0.25, 0.2
-    w1, w2 = smile.total_variance(made, k).to_numpy()
+    w1, w2 = smile.total_variance(fit, k).to_numpy()
     share = (np.sqrt(0.06) - np.sqrt(0.04)) / (np.sqrt(0.06) - np.sqrt(0.02))
     prices = [black76.price(1.0, np.exp(k), 1.0, np.sqrt(w), "call") for w in (w1, w2)]
     mixed = share * prices[0] + (1 - share) * prices[1]
     vol = black76.implied_vol(mixed, 1.0, np.exp(k), t, "call").iv
-    assert float(surface.iv(made, k, t)) == pytest.approx(float(vol), rel=1e-12)
-    result = surface.constant_maturity(made, tenors=["73d"], points=["atm", "bf25"])
+    assert float(surface.iv(fit, k, t)) == pytest.approx(float(vol), rel=1e-12)
+    result = surface.constant_maturity(fit, tenors=["73d"], points=["atm", "bf25"])
     assert int(result["status"][0]) & Status.PRICES_MIXED
     # At the money a mixture is nearly linear: w is 0.04 at the middle of the way.
     assert float(result["atm"][0]) == pytest.approx(np.sqrt(0.04 / 0.2), abs=5e-4)
-    density = risk_neutral.density(made, 0.0, t)
+    density = risk_neutral.density(fit, 0.0, t)
     assert float(density["mass"]) == pytest.approx(1.0, abs=1e-9)
     assert float(density["martingale"]) == pytest.approx(1.0, abs=1e-9)
 
@@ -150,7 +150,7 @@ def test_expiries_without_a_slice_are_skipped(three):
     holed = three.where(xr.DataArray([True, False, True], dims="expiry"))
     holed = holed.assign(method=three["method"] * [1, 0, 1], status=three["status"])
     only = three.isel(expiry=[0, 2])
-    vol = [surface.iv(each, 0.1, 0.3) for each in (holed, only)]
+    vol = [surface.iv(item, 0.1, 0.3) for item in (holed, only)]
     assert float(vol[0]) == pytest.approx(float(vol[1]), rel=1e-14)
 
 
@@ -172,8 +172,8 @@ def test_invalid_arguments_are_rejected(three):
 @pytest.mark.parametrize("row", known_cases("essvi_calendar_pairs", "case"))
 def test_pairs_of_the_known_answers(row):
     names = ("theta", "rho", "psi")
-    made = surface.from_essvi(*([float(row[f"{name}{i}"]) for i in (1, 2)] for name in names), [0.1, 0.2])
-    result = surface.calendar_check(made).isel(expiry=1)
+    fit = surface.from_essvi(*([float(row[f"{name}{i}"]) for i in (1, 2)] for name in names), [0.1, 0.2])
+    result = surface.calendar_check(fit).isel(expiry=1)
     assert bool(result["ok"]) == (row["numerically_free"] == "true")
     # The printed minimum is that of a grid: ours may only be lower, and by little.
     printed = float(row["min_w2_minus_w1"])
@@ -182,10 +182,10 @@ def test_pairs_of_the_known_answers(row):
 
 
 def test_a_crossing_is_found_for_any_order_of_expiries():
-    made = surface.from_essvi([0.05, 0.04, 0.06], [-0.3] * 3, [0.2, 0.2, 0.3], [0.1, 0.2, 0.3])
+    fit = surface.from_essvi([0.05, 0.04, 0.06], [-0.3] * 3, [0.2, 0.2, 0.3], [0.1, 0.2, 0.3])
     expected = [True, False, True]
-    assert surface.calendar_check(made)["ok"].to_numpy().tolist() == expected
-    turned = made.isel(expiry=[2, 0, 1])
+    assert surface.calendar_check(fit)["ok"].to_numpy().tolist() == expected
+    turned = fit.isel(expiry=[2, 0, 1])
     assert surface.calendar_check(turned)["ok"].to_numpy().tolist() == [True, True, False]
     assert np.isnan(surface.calendar_check(turned)["min_gap"][1])
 
@@ -228,9 +228,9 @@ def test_constant_maturity_points_of_the_known_answers(crypto, delta):
 @pytest.mark.parametrize("row", known_cases("delta_conventions", "stdev"))
 def test_strikes_of_published_deltas(row):
     """QuantLib's values, from an independent implementation in R; the tolerance is one of delta."""
-    made = surface.from_essvi([float(row["stdev"]) ** 2], [0.0], [0.0], [1.0])
+    fit = surface.from_essvi([float(row["stdev"]) ** 2], [0.0], [0.0], [1.0])
     kind = {"forward": "forward", "premium_adjusted_forward": "pa"}[row["convention"]]
-    k = strike_of(made, float(row["expected"]), 1.0, delta=kind)
+    k = strike_of(fit, float(row["expected"]), 1.0, delta=kind)
     strike = float(row["strike"]) / float(row["forward"])
     back = black76.greeks(
         1.0,
@@ -248,11 +248,9 @@ def test_strikes_of_published_deltas(row):
 
 def test_unreachable_delta_is_nan_with_a_status():
     """At iv √T = 2 a premium-adjusted call is worth at most N(d2) K/F, well below 0.9."""
-    made = surface.from_essvi([4.0], [0.0], [0.0], [1.0])
-    assert np.isnan(strike_of(made, 0.9, 1.0, delta="pa"))
-    result = surface.constant_maturity(made, tenors=["365d"], points=["atm", "rr90"], delta="pa").isel(
-        tenor=0
-    )
+    fit = surface.from_essvi([4.0], [0.0], [0.0], [1.0])
+    assert np.isnan(strike_of(fit, 0.9, 1.0, delta="pa"))
+    result = surface.constant_maturity(fit, tenors=["365d"], points=["atm", "rr90"], delta="pa").isel(tenor=0)
     assert np.isnan(result["rr90"])
     assert float(result["atm"]) == pytest.approx(2.0)
     assert int(result["status"]) & Status.DELTA_UNREACHABLE
@@ -284,9 +282,9 @@ def test_term_structure_of_flat_expiries():
 
 def test_term_structure_skips_an_expiry_that_could_not_be_fitted():
     years = np.array([0.05, 0.1, 0.2])
-    made = flat([0.8, 0.7, 0.9], years)
-    holed = made.where(xr.DataArray([True, False, True], dims="expiry"))
-    holed = holed.assign(method=made["method"] * [1, 0, 1], status=("expiry", [0, Status.TOO_FEW_STRIKES, 0]))
+    fit = flat([0.8, 0.7, 0.9], years)
+    holed = fit.where(xr.DataArray([True, False, True], dims="expiry"))
+    holed = holed.assign(method=fit["method"] * [1, 0, 1], status=("expiry", [0, Status.TOO_FEW_STRIKES, 0]))
     result = surface.term_structure(holed, point="rr25")
     assert np.isfinite(result["rr25"]).to_numpy().tolist() == [True, False, True]
     assert result["status"].to_numpy().tolist() == [0, Status.TOO_FEW_STRIKES, 0]
@@ -303,12 +301,12 @@ def dated(three):
 
 def test_a_strike_and_a_date_have_volatility_delta_and_forward(three):
     """By hand: the logarithm of the forward is linear in time, iv at ln(K/F), delta from Black."""
-    made = dated(three)
+    fit = dated(three)
     t0, t1 = three["year_fraction"].to_numpy()[:2]
     share = 0.4
     years = t0 + share * (t1 - t0)
     date = pd.Timestamp("2026-01-01T08:00Z") + pd.Timedelta(years * 365, "D")
-    result = surface.at(made, date, strike=[90_000.0, 120_000.0])
+    result = surface.at(fit, date, strike=[90_000.0, 120_000.0])
     forward = 100_000.0 ** (1 - share) * 102_000.0**share
     assert float(result["forward"]) == pytest.approx(forward, rel=1e-9)
     assert float(result["year_fraction"]) == pytest.approx(years, rel=1e-9)
@@ -320,9 +318,9 @@ def test_a_strike_and_a_date_have_volatility_delta_and_forward(three):
         for strike, iv, side in zip([90_000.0, 120_000.0], result["iv"], ["put", "call"], strict=True)
     ]
     np.testing.assert_allclose(result["delta"], by_black, rtol=1e-8)
-    calls = surface.at(made, date, strike=[90_000.0, 120_000.0], side="call")
+    calls = surface.at(fit, date, strike=[90_000.0, 120_000.0], side="call")
     assert float(calls["delta"][0]) == pytest.approx(1 + by_black[0], rel=1e-8)
-    back = surface.at(made, date, target_delta=by_black)
+    back = surface.at(fit, date, target_delta=by_black)
     np.testing.assert_allclose(back["strike_usd"], [90_000.0, 120_000.0], rtol=1e-9)
     assert result["strike"].to_numpy().tolist() == [90_000.0, 120_000.0]
 

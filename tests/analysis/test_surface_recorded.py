@@ -71,7 +71,7 @@ def test_documented_table_of_fits_is_reproduced(recorded_quotes, name):
 def test_an_index_of_the_chains_is_near_its_strip(january):
     quotes = chain.smiles(january)
     fit = surface.from_chain(january)
-    whole = variance.volatility_index(variance.model_free(fit, method="fukasawa"))
+    complete = variance.volatility_index(variance.model_free(fit, method="fukasawa"))
     strip = variance.volatility_index(variance.model_free(quotes))
     carried = variance.model_free(fit)
     assert (carried.attrs["method"], strip.attrs["method"]) == ("strip", "strip")
@@ -80,8 +80,8 @@ def test_an_index_of_the_chains_is_near_its_strip(january):
     seen = surface.history(january, tenors=["30d"])
     np.testing.assert_allclose(seen["strip_index"], strip["index"].transpose(*seen["strip_index"].dims))
     # What the wings hold beyond the quotes: nothing is counted twice, and 2 points at most are omitted.
-    assert bool((whole["index"] > strip["index"]).all())
-    np.testing.assert_allclose(whole["index"], strip["index"], atol=0.02)
+    assert bool((complete["index"] > strip["index"]).all())
+    np.testing.assert_allclose(complete["index"], strip["index"], atol=0.02)
 
 
 def test_spread_weights_need_quotes_and_breaches_are_reported(january):

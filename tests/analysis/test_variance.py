@@ -148,7 +148,7 @@ def test_index_equals_the_published_eth_value_of_2021():
     assert float(index["near_share"]) == pytest.approx(between["A"], rel=1e-12)
     assert 100 * float(index["index"]) == pytest.approx(result["dVol"], rel=1e-12)
     for i, book in enumerate(("finalNearBook", "finalNextBook")):
-        strikes = sorted(each["strikePrice"] for _, each in between[book])
+        strikes = sorted(item["strikePrice"] for _, item in between[book])
         used = found["used"].isel(expiry=i).to_numpy()
         assert found["strike"].to_numpy()[used].tolist() == strikes
 
@@ -202,8 +202,8 @@ def test_strip_selection_rules():
     holed = quotes.assign(iv=quotes["iv"].where(np.arange(quotes.sizes["strike"]) % 3 > 0))
     dropped = quotes.isel(strike=np.arange(quotes.sizes["strike"]) % 3 > 0)
     values = [
-        float(variance.model_free(each, method="strip")["total_variance"])
-        for each in (holed, dropped, holed.isel(strike=slice(None, None, -1)))
+        float(variance.model_free(item, method="strip")["total_variance"])
+        for item in (holed, dropped, holed.isel(strike=slice(None, None, -1)))
     ]
     assert values[0] == pytest.approx(values[1], rel=1e-14)
     assert values[0] == pytest.approx(values[2], rel=1e-14)
@@ -248,9 +248,9 @@ def test_strip_of_volatilities_in_percent_raises():
 
 def test_flat_smile_is_within_its_bounds_at_any_quote_range():
     ends = np.linspace(0.05, 1.0, 12)
-    made = smile.from_raw(svi.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
+    fit = smile.from_raw(svi.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
     narrow = xr.DataArray(ends, dims="end")
-    result = variance.model_free(made, k_range=(-narrow, narrow))
+    result = variance.model_free(fit, k_range=(-narrow, narrow))
     assert bool((result["lower"] < 0.04).all())
     assert bool((result["upper"] > 0.04).all())
     assert bool((result["upper"].diff("end") < 0).all())
@@ -260,16 +260,16 @@ def test_flat_smile_is_within_its_bounds_at_any_quote_range():
 def test_stored_strip_of_a_surface_is_part_of_the_integral():
     """The strip has been summed over the quotes; values within ±0.1 of it are undetermined."""
     k = np.linspace(-0.4, 0.4, 17)
-    made = surface.fit(k[None], 0.2 + 0.0 * k[None], np.array([1.0]))
-    assert variance.model_free(made).attrs["method"] == "strip"
-    result = variance.model_free(made, k_range=(-0.1, 0.1)).isel(expiry=0)
+    fit = surface.fit(k[None], 0.2 + 0.0 * k[None], np.array([1.0]))
+    assert variance.model_free(fit).attrs["method"] == "strip"
+    result = variance.model_free(fit, k_range=(-0.1, 0.1)).isel(expiry=0)
     assert result.attrs["method"] == "fukasawa"
     alone = smile.from_raw(svi.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
     expected = variance.model_free(alone, k_range=(-0.1, 0.1))
     for name in ("total_variance", "inside", "lower", "upper"):
         assert float(result[name]) == pytest.approx(float(expected[name]), rel=1e-4), name
     with pytest.raises(ValueError, match="k_range of a strip needs the quotes"):
-        variance.model_free(made, method="strip", k_range=(-0.1, 0.1))
+        variance.model_free(fit, method="strip", k_range=(-0.1, 0.1))
 
 
 def test_an_index_between_two_expiries_with_its_bounds():
@@ -296,17 +296,17 @@ def test_an_index_between_two_expiries_with_its_bounds():
 
 
 def test_invalid_arguments_are_rejected():
-    made = slice_of("crypto30d")
+    fit = slice_of("crypto30d")
     with pytest.raises(ValueError, match="source must have log_moneyness, iv"):
-        variance.model_free(made, method="strip")
+        variance.model_free(fit, method="strip")
     with pytest.raises(ValueError, match="source must have k_min, k_max, method, status"):
         variance.model_free(strip_quotes(), method="smile")
     with pytest.raises(ValueError, match="floor must be a share of the forward between 0 and 1, got 0"):
-        variance.model_free(made, floor=0)
+        variance.model_free(fit, floor=0)
     with pytest.raises(ValueError, match="dim expiry"):
-        variance.volatility_index(variance.model_free(made))
+        variance.volatility_index(variance.model_free(fit))
     with pytest.raises(ValueError, match="horizon must be a positive length of time, got '0d'"):
-        variance.volatility_index(variance.model_free(made), horizon="0d")
+        variance.volatility_index(variance.model_free(fit), horizon="0d")
 
 
 @pytest.mark.parametrize("bend", [1e-3, 3e-3, 0.03])

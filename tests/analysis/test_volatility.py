@@ -60,10 +60,10 @@ def slow(rows: np.ndarray, method: str) -> float:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_realised_volatility_equals_textbook_sum_in_every_window(method: str) -> None:
-    made = volatility.bars(walk(12, 24, 0.6))
-    result = volatility.realised(made, "5d", method=method)  # type: ignore[arg-type]
+    bars = volatility.bars(walk(12, 24, 0.6))
+    result = volatility.realised(bars, "5d", method=method)  # type: ignore[arg-type]
     assert result.attrs["units"] == "1/√year"
-    rows = np.stack([made[name].values for name in NAMES], axis=-1)
+    rows = np.stack([bars[name].values for name in NAMES], axis=-1)
     for end in range(5, 12):
         assert result[end] == pytest.approx(slow(rows[end - 5 : end + 1], method), rel=1e-12)
     assert np.isnan(result[:4]).all()
@@ -107,17 +107,17 @@ def test_bars_outside_the_prices_are_nan() -> None:
         np.where(steps == 2, 5.0, np.nan),
     ]
     price = xr.DataArray(rows, {"time": time}, ("exchange", "time"), attrs={"units": "USD"})
-    made = volatility.bars(price, step="2h")
-    assert [str(t)[11:16] for t in made["time"].values] == ["10:00", "12:00", "14:00", "16:00"]
-    assert made["count"].values.tolist() == [[2, 3, 4, 2], [0, 4, 0, 4], [0, 1, 0, 0]]
-    values = np.stack([made[name].values for name in NAMES], axis=-1)
+    bars = volatility.bars(price, step="2h")
+    assert [str(t)[11:16] for t in bars["time"].values] == ["10:00", "12:00", "14:00", "16:00"]
+    assert bars["count"].values.tolist() == [[2, 3, 4, 2], [0, 4, 0, 4], [0, 1, 0, 0]]
+    values = np.stack([bars[name].values for name in NAMES], axis=-1)
     assert values[0, 1].tolist() == [11.0, 15.0, 11.0, 15.0]  # opens at 11:30's price
     assert values[0, 2].tolist() == [15.0, 19.0, 15.0, 19.0]
     assert values[1, 3].tolist() == [20.0, 20.0, 17.0, 17.0]  # no close before it
     known = ~np.isnan(values).any(axis=-1)
     assert known.tolist() == [[False, True, True, False], [False, True, False, True], [False] * 4]
     assert (np.isnan(values).all(axis=-1) == ~known).all()
-    assert np.isnan(volatility.realised(made, "4h")[1, -1])  # a bar is missing
+    assert np.isnan(volatility.realised(bars, "4h")[1, -1])  # a bar is missing
 
 
 def test_unfinished_day_and_later_prices_do_not_change_results() -> None:
@@ -126,16 +126,16 @@ def test_unfinished_day_and_later_prices_do_not_change_results() -> None:
     whole, begun = (volatility.realised(volatility.bars(p), "20d") for p in (price[: 40 * 288], price[:-200]))
     assert np.isnan(begun[-1])
     assert float(begun[-2]) == float(whole[-2])
-    made = volatility.bars(walk(30, 24, 0.5))
-    early = volatility.realised(made.isel(time=slice(0, 20)), "5d")
-    np.testing.assert_array_equal(volatility.realised(made, "5d")[:20], early)
+    bars = volatility.bars(walk(30, 24, 0.5))
+    early = volatility.realised(bars.isel(time=slice(0, 20)), "5d")
+    np.testing.assert_array_equal(volatility.realised(bars, "5d")[:20], early)
 
 
 def test_a_cone_is_the_quantiles_of_its_windows() -> None:
-    made = volatility.bars(walk(60, 24, 0.5))
-    cone = volatility.cone(made, ["5d", "20d", "90d"], quantiles=[0.0, 0.5, 1.0], method="parkinson")
+    bars = volatility.bars(walk(60, 24, 0.5))
+    cone = volatility.cone(bars, ["5d", "20d", "90d"], quantiles=[0.0, 0.5, 1.0], method="parkinson")
     assert np.isnan(cone["volatility"].sel(window=90)).all(), "history is too short: NaN and no warning"
-    five = volatility.realised(made, "5d", method="parkinson").values
+    five = volatility.realised(bars, "5d", method="parkinson").values
     five = five[~np.isnan(five)]
     result = cone["volatility"].sel(window=5)
     assert result.values == pytest.approx([five.min(), np.median(five), five.max()])
@@ -199,25 +199,25 @@ def test_implied_is_compared_with_the_following_realised_window() -> None:
 
 
 def test_invalid_arguments_are_rejected() -> None:
-    made = volatility.bars(walk(5, 24, 0.5))
+    bars = volatility.bars(walk(5, 24, 0.5))
     with pytest.raises(
         ValueError, match="window must be a whole number of at least two steps of 24 h, got '1d'"
     ):
-        volatility.realised(made, "1d")
+        volatility.realised(bars, "1d")
     with pytest.raises(ValueError, match=r"steps of 24 h, got '60h' \(2\.5 steps\)"):
-        volatility.realised(made, "60h")
+        volatility.realised(bars, "60h")
     with pytest.raises(ValueError, match="regular steps"):
-        volatility.realised(made.isel(time=[0, 1, 3]), "2d")
+        volatility.realised(bars.isel(time=[0, 1, 3]), "2d")
     with pytest.raises(ValueError, match="step must be a length of time above 0, got '0h'"):
         volatility.bars(walk(5, 24, 0.5), step="0h")
     with pytest.raises(ValueError, match=r"quantiles must be fractions from 0 to 1, got \[5\.0\]"):
-        volatility.cone(made, ["2d"], quantiles=[5.0])
+        volatility.cone(bars, ["2d"], quantiles=[5.0])
 
 
 def test_realised_volatility_is_compared_from_the_end_of_its_window() -> None:
     """A window of two days that ends on the 4th is the outcome of a volatility sold on the 2nd."""
-    made = volatility.bars(walk(8, 24, 0.5))
-    result = volatility.realised(made, "2d", method="parkinson")
+    bars = volatility.bars(walk(8, 24, 0.5))
+    result = volatility.realised(bars, "2d", method="parkinson")
     day = np.timedelta64(1, "D")
     assert (result["window_end"] == result["time"] + day).all()
     shifted = result.drop_vars("window_end").assign_coords(time=result["time"].to_numpy() + day)

@@ -72,10 +72,10 @@ def test_cleanup_removes_only_files_in_the_journal(archive: Archive) -> None:
     path.write_bytes(before)
     orphan = newest.with_name("0" * 32 + ".parquet")
     other = newest.with_name("1" * 32 + ".parquet")
-    for each in (orphan, other):
-        each.write_bytes(b"")
+    for item in (orphan, other):
+        item.write_bytes(b"")
     named = [
-        str(each.relative_to(archive.path)) for each in (orphan, *archive.path.rglob("2026-01*/*.parquet"))
+        str(item.relative_to(archive.path)) for item in (orphan, *archive.path.rglob("2026-01*/*.parquet"))
     ]
     (archive.path / ".writing").write_text(
         "\n".join(["1", *named, "../mine/archive.json", "archive.json", ""])

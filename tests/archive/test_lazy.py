@@ -160,9 +160,9 @@ def test_lazy_table_of_replaced_files_raises_with_advice(tmp_path: Path) -> None
             archive.append("funding_history", rates(["ETH"], ["okx"], hours=5))
         else:
             next(tmp_path.rglob("*.parquet")).unlink()
-        for each in planned:
+        for item in planned:
             with pytest.raises(ArchiveError, match=told):
-                each.compute()
+                item.compute()
 
 
 def test_symbol_missing_from_the_manifest_raises(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_symbol_missing_from_the_manifest_raises(tmp_path: Path) -> None:
     text = said(tmp_path)
     text["tables"]["funding_history"]["values"]["symbol"] = ["BTC", "ETC"]
     say(tmp_path, text)
-    for each in (archive.lazy("funding_history"), panel(archive)):
+    for item in (archive.lazy("funding_history"), panel(archive)):
         with pytest.raises(
             ArchiveError, match=r"a file contains symbol 'ETH', which archive\.json does not list"
         ):
-            each.compute()
+            item.compute()

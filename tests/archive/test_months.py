@@ -97,12 +97,12 @@ def test_late_rows_are_merged_once_they_exceed_an_eighth_of_the_month(archive: A
 
 
 def test_corrections_undo_and_retention_work_in_a_closed_month(archive: Archive) -> None:
-    whole = archive.read(FUNDING, *EVER)
+    complete = archive.read(FUNDING, *EVER)
     archive.delete(FUNDING, {"symbol": "ETH"}, start=JANUARY + pd.Timedelta("70h"))
     close(archive)
     assert len(archive.read(FUNDING, EVER[0], MARCH)) == 288 - 4
     archive.undo(1)
-    pd.testing.assert_frame_equal(archive.read(FUNDING, EVER[0], MARCH), whole)
+    pd.testing.assert_frame_equal(archive.read(FUNDING, EVER[0], MARCH), complete)
     assert archive.drop_before("2026-02-15").rows == 288
     assert folders(archive) == ["2026-03"]
 

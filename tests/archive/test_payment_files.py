@@ -254,56 +254,56 @@ def require(rows: pd.DataFrame, paid: Sequence[Payment], missing: Sequence[Payme
 def test_missing_payments_do_not_change_other_rows(
     venue: str, interval: int, place: int, count: int, tmp_path: Path
 ) -> None:
-    whole = schedule((interval, 40))
-    paid, missing = [*whole[:place], *whole[place + count :]], whole[place : place + count]
+    payments = schedule((interval, 40))
+    paid, missing = [*payments[:place], *payments[place + count :]], payments[place : place + count]
     require(imported(LAYOUTS[venue], tmp_path, paid), paid, missing)
 
 
 @pytest.mark.parametrize(("venue", "interval"), cases([1, 4]))
 def test_two_nearby_gaps_are_reported_as_missing(venue: str, interval: int, tmp_path: Path) -> None:
-    whole = schedule((interval, 30))
-    missing = [*whole[10:12], *whole[13:15]]
-    paid = [payment for payment in whole if payment not in missing]
+    payments = schedule((interval, 30))
+    missing = [*payments[10:12], *payments[13:15]]
+    paid = [payment for payment in payments if payment not in missing]
     require(imported(LAYOUTS[venue], tmp_path, paid), paid, missing)
 
 
 @pytest.mark.parametrize("venue", CHANGING)
 def test_series_with_changing_intervals(venue: str, tmp_path: Path) -> None:
-    whole = schedule((8, 6), (4, 6), (1, 8), (6, 6), (8, 6))
-    require(imported(LAYOUTS[venue], tmp_path, whole), whole, [])
+    payments = schedule((8, 6), (4, 6), (1, 8), (6, 6), (8, 6))
+    require(imported(LAYOUTS[venue], tmp_path, payments), payments, [])
 
 
 def test_changed_intervals_at_midnight_are_not_taken_for_another_zone(tmp_path: Path) -> None:
     """Payments of 8 h are not at multiples of 6 h, which is the median interval."""
-    whole = schedule((8, 6), (4, 6), (1, 24), (6, 40), (8, 6))
+    payments = schedule((8, 6), (4, 6), (1, 24), (6, 40), (8, 6))
     layout = LAYOUTS["quantconnect"]._replace(options={"source": "quantconnect"})
-    require(imported(layout, tmp_path, whole), whole, [])
+    require(imported(layout, tmp_path, payments), payments, [])
 
 
 @pytest.mark.parametrize(("venue", "interval"), cases([2, 3, 6, 12, 24]))
 def test_every_valid_interval_is_inferred(venue: str, interval: int, tmp_path: Path) -> None:
-    whole = schedule((interval, 12))
-    require(imported(LAYOUTS[venue], tmp_path, whole), whole, [])
+    payments = schedule((interval, 12))
+    require(imported(LAYOUTS[venue], tmp_path, payments), payments, [])
 
 
 @pytest.mark.parametrize(("venue", "interval"), cases([1, 4], step=4))
 def test_later_file_completes_the_intervals_of_a_series(venue: str, interval: int, tmp_path: Path) -> None:
     """The first day has one payment; payments 9 and 10 come in a second file, with two that are stored."""
-    whole = schedule((interval, 20))
-    first = [whole[0], *whole[1:9], *whole[11:]]
-    rows = imported(LAYOUTS[venue], tmp_path, first[:1], first[1:], whole[8:12])
-    require(rows, whole, [])
+    payments = schedule((interval, 20))
+    first = [payments[0], *payments[1:9], *payments[11:]]
+    rows = imported(LAYOUTS[venue], tmp_path, first[:1], first[1:], payments[8:12])
+    require(rows, payments, [])
 
 
 @pytest.mark.parametrize("venue", CHANGING)
 def test_gaps_between_interval_changes(venue: str, tmp_path: Path) -> None:
     """Two payments of 8 h, three of 4 h, four of 1 h and two of 6 h are missing, each within its phase."""
-    whole = schedule((8, 12), (4, 13), (1, 14), (6, 12), (8, 6))
+    payments = schedule((8, 12), (4, 13), (1, 14), (6, 12), (8, 6))
     missing: list[Payment] = []
     for interval, count in ((8, 2), (4, 3), (1, 4), (6, 2)):
-        phase = [payment for payment in whole if payment.interval == interval]
+        phase = [payment for payment in payments if payment.interval == interval]
         missing += phase[5 : 5 + count]
-    paid = [payment for payment in whole if payment not in missing]
+    paid = [payment for payment in payments if payment not in missing]
     require(imported(LAYOUTS[venue], tmp_path, paid), paid, missing)
 
 
@@ -316,14 +316,14 @@ def test_payments_after_a_halt_are_stored_as_one_row(
     Within a minute they are of that hour. Twenty minutes later they are of the next one, with the payment
     that is due then.
     """
-    whole = schedule((interval, 40))
-    held = whole[15 : 15 + count]
+    payments = schedule((interval, 40))
+    held = payments[15 : 15 + count]
     hour = held[-1].at
     late = [p._replace(at=hour + (seconds + 7 * place) / 3600) for place, p in enumerate(held)]
-    rows = imported(LAYOUTS[venue], tmp_path, [*whole[:15], *late, *whole[15 + count :]])
+    rows = imported(LAYOUTS[venue], tmp_path, [*payments[:15], *late, *payments[15 + count :]])
     stored = hour if seconds + 7 * (count - 1) <= 60 else hour + 1
-    together = [*held, *(p for p in whole[15 + count :] if p.at == stored)]
-    others = [(p.at, p.interval, p.rate, 1) for p in whole if p not in together]
+    together = [*held, *(p for p in payments[15 + count :] if p.at == stored)]
+    others = [(p.at, p.interval, p.rate, 1) for p in payments if p not in together]
     one_row = (stored, sum(p.interval for p in together), sum(p.rate for p in together), len(together))
     expected = sorted([*others, one_row])
     rows = rows.sort_values("time")
@@ -332,7 +332,9 @@ def test_payments_after_a_halt_are_stored_as_one_row(
     assert rows["payment_count"].tolist() == [row[3] for row in expected]
     assert rows["rate_native"].tolist() == pytest.approx([row[2] for row in expected], rel=1e-9)
     total = funding.cumulative(dd.panel(rows), gaps="skip").isel(time=-1)
-    assert float(total["funding_bps"].squeeze()) == pytest.approx(sum(p.rate for p in whole) * 1e4, rel=1e-9)
+    assert float(total["funding_bps"].squeeze()) == pytest.approx(
+        sum(p.rate for p in payments) * 1e4, rel=1e-9
+    )
     assert float(total["missing_hours"].squeeze()) == 0.0
 
 
@@ -485,31 +487,31 @@ def test_halt_with_further_missing_payments_is_a_contradiction(tmp_path: Path) -
 @pytest.mark.parametrize(("venue", "interval"), cases([1, 8], step=5))
 def test_single_payment_on_the_listing_day_is_counted(venue: str, interval: int, tmp_path: Path) -> None:
     """Its interval is unknown from the file unless rows state it; the next file determines it."""
-    whole = schedule((interval, 8))
-    rows = imported(LAYOUTS[venue], tmp_path, whole[:1])
-    assert rows["rate_native"].tolist() == pytest.approx([whole[0].rate], rel=1e-9)
+    payments = schedule((interval, 8))
+    rows = imported(LAYOUTS[venue], tmp_path, payments[:1])
+    assert rows["rate_native"].tolist() == pytest.approx([payments[0].rate], rel=1e-9)
     if LAYOUTS[venue].is_stated or LAYOUTS[venue].is_hourly:
         assert rows["interval_hours"].tolist() == [interval]
     else:
         assert rows["interval_hours"].isna().all()
-    import_one(LAYOUTS[venue], tmp_path, "rest", whole[1:])
-    require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), whole, [])
+    import_one(LAYOUTS[venue], tmp_path, "rest", payments[1:])
+    require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), payments, [])
 
 
 @pytest.mark.parametrize("venue", KINDS)
 def test_two_rates_of_one_payment_are_named(venue: str, tmp_path: Path) -> None:
     """In one file the first is used, and of two files the stored one."""
-    whole = schedule((1, 12))
-    other = whole[5]._replace(rate=whole[5].rate + 5e-4)
+    payments = schedule((1, 12))
+    other = payments[5]._replace(rate=payments[5].rate + 5e-4)
     time = "2025-01-01T06:00:00.000Z"
     both = f"has two rates: {time} with rate 6e-05 and {time} with rate 0.00056"
-    in_file = import_one(LAYOUTS[venue], tmp_path, "one", [*whole[:6], other, *whole[6:]])
+    in_file = import_one(LAYOUTS[venue], tmp_path, "one", [*payments[:6], other, *payments[6:]])
     assert (in_file.written, in_file.differing) == (12, 1)
     assert any(both in notice and "the first is used" in notice for notice in in_file.notices)
     later = import_one(LAYOUTS[venue], tmp_path, "two", [other])
     assert (later.written, later.differing) == (0, 1)
     assert any(both in notice and "the first is stored" in notice for notice in later.notices)
-    require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), whole, [])
+    require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), payments, [])
 
 
 @pytest.mark.parametrize(
@@ -520,14 +522,14 @@ def test_payment_with_another_stated_interval_must_have_the_same_sum(
     factor: float, count: tuple[int, int], text: str, tmp_path: Path
 ) -> None:
     """With twice the sum the rate per 8 hours is equal, and the payment is another one."""
-    whole = schedule((4, 12))
+    payments = schedule((4, 12))
     layout = LAYOUTS["binance files"]
-    import_one(layout, tmp_path, "one", whole)
-    others = [p._replace(interval=8, rate=p.rate * factor) for p in whole[3:5]]
+    import_one(layout, tmp_path, "one", payments)
+    others = [p._replace(interval=8, rate=p.rate * factor) for p in payments[3:5]]
     result = import_one(layout, tmp_path, "two", others)
     assert (result.written, result.present, result.differing) == (0, *count)
     assert sum(text in notice for notice in result.notices) == 2
-    require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), whole, [])
+    require(open_archive(tmp_path / "archive").read("funding_settlements", *EVER), payments, [])
 
 
 def test_stated_interval_completes_a_payment_without_clear_spacing(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def test_damaged_frame_before_other_frames_raises(killed: Path, tmp_path: Path) 
     second = data.index(b"answer ", data.index(b"answer ") + 1)
     spoilt = [data[:second] + bytes(100) + data[second + 100 :]]
     spoilt += [data[:place] + size + data[data.index(b" ", place) :] for size in (b"9999999", b"9999999999")]
-    for each in spoilt:
-        bad.write_bytes(each)
+    for item in spoilt:
+        bad.write_bytes(item)
         with pytest.raises(errors.BundleError, match="expected the start of a frame"):
             bundle.verify(bad)
 

@@ -67,7 +67,7 @@ def options(second: int) -> list[Option]:
     first = friday * DAY + 8 * 3600
     first += 7 * DAY if first <= second else 0
     chosen = [*itertools.product([first + weeks * 7 * DAY for weeks in WEEKS], STRIKES, "CP")]
-    expiry, strike, side = (np.array(one) for one in zip(*chosen, strict=True))
+    expiry, strike, side = (np.array(item) for item in zip(*chosen, strict=True))
     years, sides = (expiry - second) / YEAR, np.where(side == "C", "call", "put")
     forward = INDEX * np.exp(CARRY * years)
     iv = _iv(np.log(strike / forward), years)
@@ -77,7 +77,7 @@ def options(second: int) -> list[Option]:
     scales = {"vega": 100, "theta": 365}  # per point and day
     scaled = [greeks[name] / scales.get(name, 1) for name in ("delta", "gamma", "vega", "theta")]
     figures = (figure.tolist() for figure in (iv, forward, *prices, *scaled))
-    return [Option(*one, *row) for one, *row in zip(chosen, *figures, strict=True)]
+    return [Option(*item, *row) for item, *row in zip(chosen, *figures, strict=True)]
 
 
 def _iv(k: Floats, years: Floats) -> Floats:

@@ -49,11 +49,11 @@ def state_body(fakes: Any, exchange: str, place: str, params: Row) -> Any:
         return None
     figures = [_figures(exchange, number, state, now) for number, state in enumerate(fakes.states())]
     only = _SHAPES[f"{exchange} {place}"].get("only")
-    figures = [one for one in figures if only in (None, one["s"])]
+    figures = [item for item in figures if only in (None, item["s"])]
     named = _NAMED.get(f"{exchange} {place}")
     if named is not None:
         asked = {*params[named].split(",")}
-        figures = [one for one in figures if _names_of(one) & asked]
+        figures = [item for item in figures if _names_of(item) & asked]
     body = _bulk(f"{exchange} {place}", figures, now)
     if place.endswith("/quote/openInterest"):
         body["data"] = body["data"][0]
@@ -72,9 +72,11 @@ def _bulk(name: str, figures: list[Row], now: int) -> Any:
     """A body with a row, or several, of each contract."""
     shape, at = _SHAPES[name], {"now": now, "iso": _iso(now), "now_us": now * 1000, "out_us": now * 1000 + 9}
     shapes = shape["row"] if isinstance(shape["row"], list) else [shape["row"]]
-    rows = [filled(row, at | one) for one in figures for row in shapes]
+    rows = [filled(row, at | item) for item in figures for row in shapes]
     coins = [{"coinId": "1000", "coinName": "USDC"}]
-    coins += [{"coinId": str(one["coin_id"]), "coinName": one["s"]} for one in figures if "coin_id" in one]
+    coins += [
+        {"coinId": str(item["coin_id"]), "coinName": item["s"]} for item in figures if "coin_id" in item
+    ]
     return filled(shape["body"], {**at, "rows": rows, "coin_list": coins})
 
 
@@ -143,7 +145,7 @@ def _bitget(name: str) -> Callable[[Any, int, Row], Any]:
         symbols = [*told] if suffix == "USDT" else BITGET_OTHERS
         figures = [_figures("bitget", i, (s, told.get(s, states[0][1])), now) for i, s in enumerate(symbols)]
         more = {"suffix": suffix, "quote": {"PERP": "USDC"}.get(suffix, suffix)}
-        return _bulk(f"bitget {name}", [one | more for one in figures], now)
+        return _bulk(f"bitget {name}", [item | more for item in figures], now)
 
     return body
 
@@ -155,7 +157,7 @@ def _deribit(states: Any, now: int, params: Row) -> Any:
     if future and currency == "USDC":
         shape = _SHAPES["deribit linear summary"]["row"]
         figures = [{**_figures("deribit", 0, pair, now), "now": now} for pair in states]
-        body["result"] = [filled(shape, one) for one in figures]
+        body["result"] = [filled(shape, item) for item in figures]
     return body
 
 

@@ -141,16 +141,18 @@ def test_only_windows_missing_from_the_ledger_are_requested(
     assert_settlements_equal_truth(archive, fakes, ["binance"], *MONTH)
 
 
-@pytest.mark.parametrize("apart", [30, 300])
-def test_clock_difference_is_reported_or_stops_writing(apart, fill, archive, fakes) -> None:
-    fakes.skew = pd.Timedelta(apart, "s")
+def test_small_clock_difference_is_reported(fill, archive, fakes) -> None:
+    fakes.skew = pd.Timedelta(30, "s")
     done = fill("funding_settlements", "dydx")
-    if apart == 30:
-        assert "30 s apart" in done.notices[0]
-        assert archive.tables() == {"funding_settlements"}
-    else:
-        assert "300 s apart: set the clock" in done.failed[0]
-        assert archive.tables() == frozenset()
+    assert "30 s apart" in done.notices[0]
+    assert archive.tables() == {"funding_settlements"}
+
+
+def test_large_clock_difference_stops_writing(fill, archive, fakes) -> None:
+    fakes.skew = pd.Timedelta(300, "s")
+    done = fill("funding_settlements", "dydx")
+    assert "300 s apart: set the clock" in done.failed[0]
+    assert archive.tables() == frozenset()
 
 
 def test_long_walk_reports_progress_in_requests(fill: Any, fakes: Fakes) -> None:

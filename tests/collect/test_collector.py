@@ -70,9 +70,9 @@ def test_rates_in_another_unit_fail_only_the_rates_of_their_venue(make_collector
     collector = make_collector("okx", "hyperliquid")
     collector.once()
     assert set(_rows(archive, "funding_history").index) == {("okx", "BTC"), ("okx", "ETH")}
-    held = _rows(archive, "oi_history")["oi_usd"]
-    assert held["hyperliquid"].tolist() == [300.0] * len(names)
-    assert "okx" in held.index.get_level_values("exchange")
+    open_interest = _rows(archive, "oi_history")["oi_usd"]
+    assert open_interest["hyperliquid"].tolist() == [300.0] * len(names)
+    assert "okx" in open_interest.index.get_level_values("exchange")
     why = "the median funding rate of 25 contracts is 1600 bps per 8 hours"
     assert set(collector.failed) == {"hyperliquid funding_history", "hyperliquid markets_symbol_exchanges"}
     assert all(

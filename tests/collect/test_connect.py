@@ -298,17 +298,17 @@ def test_notice_names_venues_without_polled_open_interest_once(fakes: Fakes) -> 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         dd.funding.settlements("BTC", "2026-01-19", "2026-01-20")
-        before = [str(one.message) for one in caught]
+        before = [str(notice.message) for notice in caught]
         held = dd.oi.exchanges()
         dd.oi.exchanges()
     said = (
         "aster: funding is polled but open interest is not: totals and shares of open interest lack "
         "this venue"
     )
-    told = [str(one.message) for one in caught if "open interest is not" in str(one.message)]
+    messages = [str(notice.message) for notice in caught if "open interest is not" in str(notice.message)]
     assert set(held["exchange"]) == {"binance", "bybit"}
     assert said not in before
-    assert told == [said]
+    assert messages == [said]
 
 
 def test_prices_combine_polls_and_histories(fakes: Fakes) -> None:
@@ -317,7 +317,7 @@ def test_prices_combine_polls_and_histories(fakes: Fakes) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         rows = dd.prices.history("BTC", "2026-01-19", "2026-01-20", resolution="1h")
-    notices = [str(one.message) for one in caught]
+    notices = [str(notice.message) for notice in caught]
     lacking = "no confirmed request of bybit returns the history of prices_history"
     assert sum(text.startswith(lacking) for text in notices) == 1
     assert rows["exchange"].tolist() == ["gateio"] * 24

@@ -204,7 +204,7 @@ def test_gap_in_the_stream_is_filled_without_duplicates(fill: Any, archive: Arch
 def test_event_in_the_last_second_of_the_stream_is_stored(fill, archive) -> None:
     """The list truncates its time to the second, which is before the gap."""
     events = _events(START, END)
-    single = next(one[1] for one in events if one[1].ms % 1000 > 200 and events.count(one) == 1)
+    single = next(item[1] for item in events if item[1].ms % 1000 > 200 and events.count(item) == 1)
     gap = pd.Timestamp(single.ms - 100, unit="ms", tz="UTC")
     before = [pair for pair in events if pair[1].ms < single.ms - 100]
     archive.merge(TABLE, _pushed(before), requests=[LedgerEntry("gateio", None, START, gap)])

@@ -111,7 +111,7 @@ def test_updates_have_windows_and_break_leaves_no_thread(fakes, clock, monkeypat
     refused = coverage[coverage["exchange"] == "mexc"]
     assert not refused["answered"].any()
     assert refused["error"].str.contains("HTTP 451").all()
-    assert sum("mexc funding_history" in str(one.message) for one in caught) == 1
+    assert sum("mexc funding_history" in str(notice.message) for notice in caught) == 1
 
 
 def test_rows_not_read_in_time_are_reported_as_a_gap(fakes: Fakes, clock: SimulatedClock) -> None:
@@ -129,7 +129,7 @@ def test_rows_not_read_in_time_are_reported_as_a_gap(fakes: Fakes, clock: Simula
                 time.sleep(0.01)
             if len(updates) == 9:
                 break
-    assert [str(one.message) for one in caught] == [
+    assert [str(notice.message) for notice in caught] == [
         f"kucoin funding_history: {unread}; later gaps are only in the coverage rows"
     ]
     coverage = _of(updates, "coverage")
@@ -182,7 +182,7 @@ def test_broken_channel_is_reported_as_a_gap(served: Fakes) -> None:
             if sum(len(rows) for table, rows in updates[:-1] if table == "funding_history") == 2:
                 break
     server.close()
-    assert [str(one.message).partition(": ")[0] for one in caught] == ["okx funding_history"]
+    assert [str(notice.message).partition(": ")[0] for notice in caught] == ["okx funding_history"]
     assert _threads() == set()
     subscribed = {"op": "subscribe", "args": [{"channel": "funding-rate", "instId": "BTC-USDT-SWAP"}]}
     assert server.received[0] == subscribed, "of the chosen contract alone"
@@ -212,7 +212,7 @@ def test_channel_with_binary_frames_is_named_and_polled_instead(served: Fakes) -
     server.close()
     assert _threads() == set()
     why = "okx funding-rate: expected JSON or gzip-compressed JSON, got 64 bytes that begin with 38 00 01 00"
-    assert any(why in str(one.message) for one in caught)
+    assert any(why in str(notice.message) for notice in caught)
     rates = _of(updates, RATES[0])
     assert set(rates["symbol"]) == {"BTC"}
     assert rates["rate_bps_8h"].tolist() == pytest.approx([3.0] * len(rates))
@@ -235,7 +235,7 @@ def test_liquidation_far_from_the_mark_is_omitted_and_named(served: Fakes) -> No
                 break
     server.close()
     text = "2 rows omitted, the first: a liquidation of BTC at"
-    assert [text in str(one.message) for one in caught] == [True]
+    assert [text in str(notice.message) for notice in caught] == [True]
     assert _of(updates, "liquidations_fills")["order_price_usd"].tolist() == [45000.0]
     doubts = _of(updates, "coverage").query("symbol == 'figures'")
     assert (len(doubts), doubts["answered"].any()) == (1, False)
@@ -445,7 +445,7 @@ def _told(
 
 
 def test_window_with_unread_pushed_rows_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows come at 20, 60 and 150 s, their windows each minute; with four that wait, the row at 20 s goes."""
+    """Rows come at 0, 20, 60 and 150 s. A queue of four drops the row at 20 s, one of five drops none."""
     drains: list[Any] = [(None, []) for _ in range(180)]
     drains[0], drains[19], drains[59] = (1.0, []), (2.0, []), (3.0, [(0, 60)])
     drains[119], drains[149], drains[179] = (None, [(60, 120)]), (4.0, [(120, 150)]), (None, [(150, 180)])
@@ -540,10 +540,10 @@ def test_state_channels_are_known_endpoints_and_require_symbols() -> None:
     for exchange in ("binance", "aster"):
         (socket,) = sockets.pop(exchange)
         assert (socket.address[-21:], socket.messages) == ("/ws/!markPrice@arr@1s", [])
-    sent = {exchange: [json.loads(one.messages[0]) for one in those] for exchange, those in sockets.items()}
+    sent = {exchange: [json.loads(item.messages[0]) for item in those] for exchange, those in sockets.items()}
     gate = {"time": 5, "channel": "futures.tickers", "event": "subscribe"}
     assert sent.pop("gateio") == [{**gate, "payload": ["B_USDT"]}, {**gate, "payload": ["A_USD"]}]
-    kinds = [one["instType"] for one in sent.pop("bitget")[0]["args"]]
+    kinds = [item["instType"] for item in sent.pop("bitget")[0]["args"]]
     assert kinds == ["USDT-FUTURES", "COIN-FUTURES", "USDC-FUTURES"]
     assert {exchange: messages[0] for exchange, messages in sent.items()} == {
         "bybit": {"op": "subscribe", "args": ["tickers.A", "tickers.B"]},

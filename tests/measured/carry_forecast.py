@@ -140,7 +140,7 @@ def by_pair(panel: xr.DataArray) -> pd.DataFrame:
                 chosen = decisions[((decisions >= cut) == late) & (decisions >= 3 * (days or 0))]
                 past = None if days is None else 3 * days
                 _, low, high, came = _rows_of(both, history.plan, chosen, past)
-                results += [(late, days or "all", hold, one) for one in (low <= came) & (came <= high)]
+                results += [(late, days or "all", hold, item) for item in (low <= came) & (came <= high)]
     frame = pd.DataFrame(results, columns=["from 2023", "days", "hold", "covered"])
     return frame.groupby(["from 2023", "days", "hold"])["covered"].agg(["mean", "size"]).unstack("hold")
 

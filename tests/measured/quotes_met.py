@@ -65,9 +65,9 @@ def _outside(strike: Any, low: Any, high: Any) -> Any:
         ((calls[i + 1] - calls[i]) / step, (fixed[i + 1] - fixed[i]) / step)
         for i, step in enumerate(np.diff(places))
     ]
-    for (first, one), (second, two) in pairwise(slopes):
+    for (first, item), (second, two) in pairwise(slopes):
         rows.append(first - second)
-        limits.append(two - one)
+        limits.append(two - item)
     rows += [-slopes[0][0], slopes[-1][0]]
     limits += [slopes[0][1] + 1.0, -slopes[-1][1]]
     width = 1.0 / np.maximum((high - low) / 2.0, 1e-9)

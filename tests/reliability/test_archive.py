@@ -58,13 +58,13 @@ WRITER = """
 def together(folder: Path, rounds: int) -> list[subprocess.Popen[str]]:
     """Start two writers at once."""
     writers = [started(WRITER, folder, name, rounds) for name in "AB"]
-    for one in writers:
-        assert one.stdout is not None
-        assert one.stdout.readline() == "ready\n", one.communicate()[1]
-    for one in writers:
-        assert one.stdin is not None
-        one.stdin.write("go\n")
-        one.stdin.flush()
+    for item in writers:
+        assert item.stdout is not None
+        assert item.stdout.readline() == "ready\n", item.communicate()[1]
+    for item in writers:
+        assert item.stdin is not None
+        item.stdin.write("go\n")
+        item.stdin.flush()
     return writers
 
 
@@ -73,7 +73,7 @@ def watched(archive: Archive, writers: list[subprocess.Popen[str]]) -> None:
     before = 0
     under_way = True
     while under_way:
-        under_way = any(one.poll() is None for one in writers)
+        under_way = any(item.poll() is None for item in writers)
         sizes = archive.read(FUNDING, *EVER).groupby("symbol", observed=True).size()
         assert (sizes.drop(["SHARED", "DISPUTED"], errors="ignore") == 96).all()
         assert sizes.sum() >= before
@@ -87,10 +87,10 @@ def test_concurrent_writers_store_every_row_once(tmp_path: Path, measured: Measu
     writers = together(archive.path, rounds)
     try:
         watched(archive, writers)
-        written = sum(int(output(one)) for one in writers)
+        written = sum(int(output(item)) for item in writers)
     finally:
-        for one in writers:
-            one.kill()
+        for item in writers:
+            item.kill()
     rows = archive.read(FUNDING, *EVER)
     mine = rows[~rows["symbol"].isin(["SHARED", "DISPUTED"])]
     names = [f"{writer}{n}" for writer in "AB" for n in range(rounds)]

@@ -244,9 +244,10 @@ def test_every_damaged_byte_is_rejected_or_harmless(tmp_path: Path, measured: Me
 def test_flipped_byte_is_detected_before_a_merge(archive: Archive, tmp_path: Path) -> None:
     later = rates(["BTC", "ETH"], ["okx"], start=pd.Timestamp("2026-02-20", tz="UTC"), hours=24)
     name = max(archive.path.rglob("*.parquet")).relative_to(archive.path)
-    good, whole = (archive.path / name).read_bytes(), pd.concat([rates(["BTC", "ETH"], ["okx"]), later])
+    good = (archive.path / name).read_bytes()
+    expected = pd.concat([rates(["BTC", "ETH"], ["okx"]), later])
     messages = []
-    for at in range(4, len(good), 151):
+    for at in range(4, len(good), 151):  # every byte would take minutes
         copy = open_archive(shutil.copytree(archive.path, tmp_path / str(at)))
         (copy.path / name).write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
         try:
@@ -254,9 +255,9 @@ def test_flipped_byte_is_detected_before_a_merge(archive: Archive, tmp_path: Pat
         except ArchiveError as problem:
             messages.append(str(problem))
         else:
-            pd.testing.assert_frame_equal(read(copy), tables.TABLES["funding_history"].conform(whole))
+            pd.testing.assert_frame_equal(read(copy), tables.TABLES["funding_history"].conform(expected))
     assert len(messages) > 10
-    assert all(str(name) in each and "is damaged" in each for each in messages)
+    assert all(str(name) in message and "is damaged" in message for message in messages)
 
 
 @pytest.mark.parametrize("name", [".lock", ".archive.json.new"])

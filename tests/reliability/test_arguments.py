@@ -358,7 +358,7 @@ def _call(name: str, arguments: dict[str, Any], named: list[str]) -> None:
 def _calls(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Make]]]:
     """Return all arguments of a valid call, and invalid values for each."""
     expected = inspect.signature(function(name)).parameters.values()
-    valid = {one.name: one.default for one in expected if one.default is not one.empty} | CALLS[name]()
+    valid = {item.name: item.default for item in expected if item.default is not item.empty} | CALLS[name]()
     return valid, {argument: VALUES | changes(value) for argument, value in valid.items()}
 
 

@@ -290,7 +290,7 @@ def test_unreadable_frames_lose_only_their_own_time(tmp_path: Path, monkeypatch:
     rows = archive.read("liquidations_fills", FIRST, end + HOUR)
     assert rows["time"].tolist() == [at.floor("ms") for at in socket.whole]
     kept = [json.loads(file.read_bytes()) for file in (archive.path / "quarantine").glob("*.json")]
-    assert {one["request"] for one in kept} == {"!forceOrder@arr"}
+    assert {item["request"] for item in kept} == {"!forceOrder@arr"}
     assert len(kept) == 3, "the newest of each kind"
     windows = archive.requests().query("table == 'liquidations_fills' and answered").sort_values("start")
     gaps = list(zip(windows["end"][:-1], windows["start"][1:], strict=True))

@@ -93,10 +93,10 @@ def _changed(value: Any, change: str) -> Any:
             if any(part is not None for part in changed.values())
             else None
         )
-    if isinstance(value, list | tuple) and value and all(isinstance(one, pd.Timestamp) for one in value):
-        return [SINGLE[change](utc(one)) for one in value]
-    if isinstance(value, list) and value and all(isinstance(one, pd.DataFrame) for one in value):
-        return [_changed_frame(one, change) for one in value]
+    if isinstance(value, list | tuple) and value and all(isinstance(item, pd.Timestamp) for item in value):
+        return [SINGLE[change](utc(item)) for item in value]
+    if isinstance(value, list) and value and all(isinstance(item, pd.DataFrame) for item in value):
+        return [_changed_frame(item, change) for item in value]
     if isinstance(value, str) and _ISO.match(value):
         return SINGLE[change](utc(pd.Timestamp(value)))
     return SINGLE[change](utc(value)) if isinstance(value, pd.Timestamp) else None
@@ -254,7 +254,7 @@ _AGES = {"at": "2h", "end": "1h", "since": "3h", "start": "3h", "window": "3h"}
 def _arguments_of_times(name: str) -> list[str]:
     """Return the arguments of a function that take times, according to their annotations."""
     parameters = inspect.signature(function(name)).parameters.values()
-    return [one.name for one in parameters if re.search("TimeLike|Expiries", str(one.annotation))]
+    return [item.name for item in parameters if re.search("TimeLike|Expiries", str(item.annotation))]
 
 
 def _time_for(name: str, argument: str, example: Any) -> Any:
@@ -358,8 +358,8 @@ def _of_type(value: Any, change: str) -> Any:
         return _frame_of_type(value, change)
     if isinstance(value, xr.DataArray | xr.Dataset):
         return _array_of_type(value, change)
-    if isinstance(value, list) and value and all(isinstance(one, pd.DataFrame) for one in value):
-        return [_frame_of_type(one, change) for one in value]
+    if isinstance(value, list) and value and all(isinstance(item, pd.DataFrame) for item in value):
+        return [_frame_of_type(item, change) for item in value]
     return value
 
 

@@ -112,7 +112,7 @@ def outcomes(truth: dict[str, Any]) -> dict[str, list[str]]:
             results.append(("wrong" if differs(table, truth[name]) else "right", name))
 
     calls = list(CALLS.items())
-    in_threads(THREADS, lambda number: [one(*each) for each in calls[number::THREADS]])
+    in_threads(THREADS, lambda number: [one(*item) for item in calls[number::THREADS]])
     kinds = dict(results)
     return {kind: sorted(name for said, name in results if said == kind) for kind in kinds}
 

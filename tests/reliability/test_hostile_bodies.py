@@ -121,9 +121,9 @@ def test_hostile_bodies_raise_typed_errors_in_little_memory(tmp_path: Path, meas
     results = [json.loads(line) for line in said.splitlines()]
     assert [name for name, *_ in results] == list(BODIES)
     for name, said, extra in results:
-        for one in said:
-            assert one.startswith(("SchemaError", "NetworkError")), (name, said)
-            assert "/funding: " in one, (name, said)
+        for item in said:
+            assert item.startswith(("SchemaError", "NetworkError")), (name, said)
+            assert "/funding: " in item, (name, said)
         assert extra < 64, name
     most = max(extra for _, _, extra in results)
     measured(

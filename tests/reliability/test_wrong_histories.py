@@ -207,10 +207,10 @@ def exchange_venues(body: Body, query: Body) -> None:
     """Exchange the rows of two venues after the middle."""
     first, second = sorted(venue(0, body), key=stamp_of), sorted(venue(1, body), key=stamp_of)
     need(len(first) == len(second) >= 12)
-    for one, other in list(zip(first, second, strict=True))[len(first) // 2 :]:
+    for item, other in list(zip(first, second, strict=True))[len(first) // 2 :]:
         for field in query["fields"]:
-            if field in one and field in other:
-                one[field], other[field] = other[field], one[field]
+            if field in item and field in other:
+                item[field], other[field] = other[field], item[field]
 
 
 def lose(place: int, body: Body, query: Body) -> None:
@@ -309,7 +309,7 @@ def outcome(call: Call, change: Change, liar: Liar, *, every: bool = False) -> s
             liar.change = None
     if not changed:
         return "unfit"
-    notices = [str(each.message) for each in caught if issubclass(each.category, DataNotice)]
+    notices = [str(notice.message) for notice in caught if issubclass(notice.category, DataNotice)]
     shown = notices if every else notices[:1]
     return "\n".join(f"notice: {text}" for text in shown) if notices else "silent"
 

@@ -67,8 +67,8 @@ def test_prices_equal_quantlib(model: Bates, days: int) -> None:
     )
     engine = ql.BatesEngine(ql.BatesModel(process), 1e-12, 100_000)
     k = around(model, days / 365)
-    for each, price in zip(k, prices(model, days / 365, k), strict=True):
-        payoff = ql.PlainVanillaPayoff(ql.Option.Call if each > 0 else ql.Option.Put, math.exp(each))
+    for item, price in zip(k, prices(model, days / 365, k), strict=True):
+        payoff = ql.PlainVanillaPayoff(ql.Option.Call if item > 0 else ql.Option.Put, math.exp(item))
         option = ql.VanillaOption(payoff, ql.EuropeanExercise(today + days))
         option.setPricingEngine(engine)
         assert price == pytest.approx(option.NPV(), abs=1e-8)

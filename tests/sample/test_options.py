@@ -164,8 +164,8 @@ def test_true_prices_are_free_of_arbitrage(symbol, exchange):
         t["w"] = t["iv"] ** 2 * t["year_fraction"]
         terms = (t[name].to_numpy() for name in ("year_fraction", "iv"))
         t["call"] = black76.price(1.0, np.exp(t["log_moneyness"].to_numpy()), *terms, "call")
-        for _, each in t.groupby("expiry"):
-            slope = np.diff(each["call"]) / np.diff(np.exp(each["log_moneyness"]))
+        for _, item in t.groupby("expiry"):
+            slope = np.diff(item["call"]) / np.diff(np.exp(item["log_moneyness"]))
             assert slope.min() >= -1 - 1e-9
             assert slope.max() <= 1e-9
             assert np.diff(slope).min() >= -1e-9

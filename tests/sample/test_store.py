@@ -53,14 +53,14 @@ def few_of(table):
 @pytest.mark.parametrize("table", [*BASE, *MORE])
 def test_rows_do_not_depend_on_the_window_bounds(store, table):
     cuts = ["2026-02-05 22:10", *(f"2026-02-06 {hour}" for hour in ("00:00", "08:00", "08:05", "17:31"))]
-    whole = store.read(table, at(cuts[0]), at(cuts[-1]), **few_of(table))
+    complete = store.read(table, at(cuts[0]), at(cuts[-1]), **few_of(table))
     parts = [store.read(table, at(a), at(b), **few_of(table)) for a, b in itertools.pairwise(cuts)]
-    assert len(whole) > 0
-    pd.testing.assert_frame_equal(TABLES[table].conform(pd.concat(parts, ignore_index=True)), whole)
-    assert whole["time"].between(at(cuts[0]), at(cuts[-1]), inclusive="left").all()
+    assert len(complete) > 0
+    pd.testing.assert_frame_equal(TABLES[table].conform(pd.concat(parts, ignore_index=True)), complete)
+    assert complete["time"].between(at(cuts[0]), at(cuts[-1]), inclusive="left").all()
     if few_of(table):
-        assert set(whole["symbol"]) <= set(FEW["symbols"])
-        assert set(whole["exchange"]) <= set(FEW["venues"])
+        assert set(complete["symbol"]) <= set(FEW["symbols"])
+        assert set(complete["exchange"]) <= set(FEW["venues"])
 
 
 @pytest.mark.parametrize("table", BASE)

@@ -36,7 +36,7 @@ def test_history_response_has_its_documented_envelope(ask: Caller) -> None:
         (f"2026-06-30T{hour}:00:00Z", venue) for hour in (11, 12) for venue in ("binance", "hyperliquid")
     ]
     expected = [{"open_interest_usd": usd} for usd in (999.58, 500.0, 1000.0, 500.0)]
-    assert rows == [pytest.approx(each, abs=0.005) for each in expected]
+    assert rows == [pytest.approx(item, abs=0.005) for item in expected]
     both = ask.body("/markets/symbols", exchanges="hyperliquid,binance")
     assert both.pop("exchanges_filter") == ["hyperliquid", "binance"]
     assert both == ask.body("/markets/symbols") == ask.body("/markets/symbols", exchanges="all")

@@ -73,10 +73,10 @@ def test_selected_columns_equal_those_of_the_whole_table(
         store = open_archive(tmp_path / "a")
         end, venues = last + pd.Timedelta(1, "h"), ["binance", "deribit", "okx"]
         store.merge(table, SAMPLE.read(table, DAYS[0], end, symbols=["BTC", "ETH"], venues=venues))
-    whole = store.rows(Query(table, DAYS[0], last, *few))
+    complete = store.rows(Query(table, DAYS[0], last, *few))
     result = store.rows(Query(table, DAYS[0], last, *few, columns))
     assert len(result) >= 3
-    pd.testing.assert_frame_equal(in_order(result), in_order(whole[columns]))
+    pd.testing.assert_frame_equal(in_order(result), in_order(complete[columns]))
     empty = store.rows(Query(table, DAYS[0], DAYS[0], *few, columns))
     pd.testing.assert_frame_equal(empty, store.rows(Query(table, DAYS[0], DAYS[0], *few))[columns])
 

@@ -49,7 +49,7 @@ def noticed(call: Any, *args: Any, **options: Any) -> tuple[pd.DataFrame, list[s
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         frame = call(*args, **options)
-    return frame, [str(one.message) for one in caught if "since 2021" not in str(one.message)]
+    return frame, [str(notice.message) for notice in caught if "since 2021" not in str(notice.message)]
 
 
 def _span(first: float, last: float) -> list[str]:

@@ -17,14 +17,20 @@ def serving(now: str = market.NOW, **frames: pd.DataFrame) -> AbstractContextMan
 
 
 def test_settlements_replace_samples_that_are_missing() -> None:
-    """A settlement is valid for its interval: at 15:30 the 08:00 one over 8 hours is, an hourly one not."""
     with serving(funding_settlements=market.settlements()) as ask:
         rates = ask.body("/funding")["funding_rates"]
         assert rates == {"binance": {"BTC": 1.0, "ETH": -0.5}, "hyperliquid": {"BTC": 0.2, "SOL": 12.5}}
         assert ask.body("/markets/funding-leaders")["data"][0]["funding_current_bps"] == 12.5
+
+
+def test_settlement_is_served_until_its_interval_has_passed() -> None:
+    """At 15:30 the settlements of binance at 08:00 over 8 hours are valid, the hourly ones are not."""
     with serving(now="2026-06-30 15:30", funding_settlements=market.settlements()) as ask:
         assert list(ask.body("/funding")["funding_rates"]) == ["binance"]
-    # binance is sampled, of hyperliquid only the payments are stored; a sample is preferred to a payment.
+
+
+def test_sample_is_preferred_to_a_settlement() -> None:
+    """BTC on binance has both, the others have a settlement only."""
     sampled = market.series(
         "BTC", "binance", [at(market.NOW)], rate_bps_8h=3.0, resolution="raw", kind="sampled"
     )

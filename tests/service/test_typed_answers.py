@@ -26,7 +26,7 @@ def at(body: Any, place: str) -> Any:
     if name == "*":
         return [at(row, rest) for row in body]
     if "," in name:
-        return [body[each] for each in name.split(",")]
+        return [body[item] for item in name.split(",")]
     return at(body[int(name) if isinstance(body, list) else name], rest)
 
 

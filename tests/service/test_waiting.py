@@ -83,7 +83,7 @@ def test_equal_requests_share_one_job() -> None:
     alone.may.set()
     for store, number in ((alone, 1), (together, 8)):
         with callers(store, number) as clients, ThreadPoolExecutor(number) as pool:
-            waiting = [pool.submit(one.body, "/volume/exchange-totals", **DAY) for one in clients]
+            waiting = [pool.submit(item.body, "/volume/exchange-totals", **DAY) for item in clients]
             try:
                 store.await_count("reads", 1)
                 assert clients[0]("/").status_code == 200

@@ -254,8 +254,8 @@ def test_no_cookie_is_sent_back_along_a_redirect_or_later(open_connection: Open)
         connection = open_connection(server.url, cache="off")
         for _ in range(2):
             checked(connection._serve(ASKED, FUNDING))
-    assert [one.path for one in server.received] == ["/funding", "/there"] * 2
-    assert [one.headers.get("Cookie") for one in server.received] == [None] * 4
+    assert [item.path for item in server.received] == ["/funding", "/there"] * 2
+    assert [item.headers.get("Cookie") for item in server.received] == [None] * 4
 
 
 def test_origin_matches_every_spelling_of_an_address() -> None:

@@ -47,7 +47,7 @@ def tagged(bodies: dict[str, Any] | None = None) -> Callable[[ReceivedRequest], 
 
 
 def conditions(server: Server) -> list[str | None]:
-    return [one.headers.get("If-None-Match") for one in server.received]
+    return [request.headers.get("If-None-Match") for request in server.received]
 
 
 # Conditional requests
@@ -108,13 +108,17 @@ def test_change_of_past_rows_revalidates_records(open_connection: Open) -> None:
         open_connection(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
         state["headers"] = {"X-Derivdata-Source-Id": "a", "X-Derivdata-Data-Version": "2"}
         again = open_connection(server.url)._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
-        gets = [one.headers.get("If-None-Match") for one in server.received if one.method == "GET"]
+        gets = [
+            request.headers.get("If-None-Match") for request in server.received if request.method == "GET"
+        ]
         assert gets == [None, '"0"']
         assert again.headers["X-Derivdata-Data-Version"] == "2"
         asked = len(server.received)
         connection = open_connection(server.url)
         connection._serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR)
-        assert [one.method for one in server.received[asked:]] == ["HEAD"], "the record has the new version"
+        assert [request.method for request in server.received[asked:]] == ["HEAD"], (
+            "the record has the new version"
+        )
 
 
 def test_not_modified_response_without_a_date_is_rejected(open_connection: Open, tmp_path: Path) -> None:
@@ -368,7 +372,7 @@ def test_key_is_not_stored_in_a_users_backend(backend: str, serializer: str, tmp
         asked = len(server.received)
         assert dd.raw("/x")["path"] == "/x"
         assert len(server.received) == asked == 3, "from the session's cache"
-        assert all(one.headers["X-Api-Key"] == KEY for one in server.received)
+        assert all(item.headers["X-Api-Key"] == KEY for item in server.received)
         transport.disconnect()
     stored = stored_bytes(tmp_path)
     assert b"/there" in stored
@@ -400,6 +404,7 @@ def test_users_session_without_expiry_uses_endpoint_expiry(tmp_path: Path) -> No
 
 
 def test_cache_modes_apply_to_a_users_cache(tmp_path: Path) -> None:
+    """The server counts its requests: a new number is a new response."""
     with serving(counting()) as server, CachedSession(tmp_path / "mine") as session:
 
         def fetch(**how: Any) -> Any:
@@ -409,14 +414,28 @@ def test_cache_modes_apply_to_a_users_cache(tmp_path: Path) -> None:
         assert [fetch(cache="off"), fetch(cache="off")] == [0, 1]
         assert list(session.cache.filter()) == []
         assert [fetch(), fetch(), fetch(cache="refresh"), fetch()] == [2, 2, 3, 3]
+        assert len(server.received) == 4
+
+
+def test_offline_reads_responses_of_any_age_from_a_users_cache(tmp_path: Path) -> None:
+    with serving(counting()) as server, CachedSession(tmp_path / "mine") as session:
+        transport.connect(server.url, session=session)
+        assert dd.raw("/x") == {"n": 0}
         session.cache.reset_expiration(timedelta(seconds=-60))
-        assert fetch(offline=True) == 3, "of any age"
+        transport.connect(server.url, session=session, offline=True)
+        assert dd.raw("/x") == {"n": 0}
         assert transport.asof() == NOON.floor("min")
         with pytest.raises(errors.NotCached, match="/y: not in the cache"):
             dd.raw("/y")
-        assert len(server.received) == 4
-        with pytest.raises(ValueError, match="set them on the CachedSession"):
-            fetch(cache={"expire_after": 5})
+        assert len(server.received) == 1
+
+
+def test_expiry_of_a_users_cache_is_not_an_argument(tmp_path: Path) -> None:
+    with (
+        CachedSession(tmp_path / "mine") as session,
+        pytest.raises(ValueError, match="set them on the CachedSession"),
+    ):
+        transport.connect("https://api.example.com", session=session, cache={"expire_after": 5})
 
 
 def test_unreadable_record_is_removed_from_a_users_cache(tmp_path: Path) -> None:

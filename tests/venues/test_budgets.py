@@ -174,7 +174,7 @@ def test_planned_requests_fit_into_each_minute(name: str) -> None:
 def test_hyperliquid_dexes_share_its_rate_limit() -> None:
     host, now = VENUES["hyperliquid"].host, pd.Timestamp("2026-01-20", tz="UTC")
     shared = shared_by_host(venue for venue in VENUES.values() if venue.host == host)
-    waits = [one.turn(now, 20 / VENUES[name].budget) for name, one in shared.items()]
+    waits = [item.turn(now, 20 / VENUES[name].budget) for name, item in shared.items()]
     assert waits == [0.0, 4.0, 8.0, 12.0, 16.0], "a request of weight 20 takes 4 seconds of 5 a second"
     assert shared_by_host([VENUES["bybit"]])["bybit"].turn(now, 1.0) == 0.0
 
@@ -193,10 +193,10 @@ def test_subscriptions_of_a_connection_stay_below_its_length() -> None:
     assert stream is not None
     names = [f"1000000SYMBOL{number}USDT" for number in range(1000)]
     connections = stream.connections(names, 0)
-    topics = [json.loads(message)["args"] for one in connections for message in one.messages]
+    topics = [json.loads(message)["args"] for item in connections for message in item.messages]
     assert sorted(topic for part in topics for topic in part) == sorted(f"allLiquidation.{n}" for n in names)
-    for one in connections:
-        assert sum(len(topic) for m in one.messages for topic in json.loads(m)["args"]) <= 21_000
+    for item in connections:
+        assert sum(len(topic) for m in item.messages for topic in json.loads(m)["args"]) <= 21_000
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_every_changed_value_is_detected_or_listed(name: str) -> None:
 
 def test_every_undetected_change_has_a_reason() -> None:
     told = {f"{field} {change}" for field, changes in UNSEEN.items() for change in changes.split()}
-    assert [one for one in told if not any(re.search(f"({reason})$", one) for reason in REASONS)] == []
+    assert [item for item in told if not any(re.search(f"({reason})$", item) for reason in REASONS)] == []
 
 
 def found_outcomes() -> dict[str, dict[str, set[str]]]:

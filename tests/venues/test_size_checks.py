@@ -68,5 +68,5 @@ def test_recorded_bodies_have_plausible_sizes(path: Path) -> None:
             except (DerivdataError, ValueError):
                 continue
         words = r"more coins than exist|above its strike|another coin or unit|as large$"
-        results += [str(each.message) for each in caught if re.search(words, str(each.message))]
+        results += [str(notice.message) for notice in caught if re.search(words, str(notice.message))]
     assert results == []

@@ -181,7 +181,7 @@ def read(venue: str, request: str, body: Any) -> tuple[dict[str, pd.DataFrame], 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataNotice)
         frames = dd.venues.read(venue, request, json.dumps(body), at=AT)
-    return frames, [str(each.message) for each in caught]
+    return frames, [str(notice.message) for notice in caught]
 
 
 def changed(change: Callable[[list[Any]], None], body: Any) -> Any:
