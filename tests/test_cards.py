@@ -137,14 +137,16 @@ def test_descriptions_are_equal_if_values_are(one: Any, other: Any) -> None:
     assert first == json.dumps(calls.described(one), sort_keys=True)
 
 
-def test_hashes_depend_only_on_values_labels_and_types() -> None:
+def test_hash_of_an_array_depends_only_on_values_labels_and_types() -> None:
     values = np.arange(12.0).reshape(3, 4)
     base = xr.DataArray(values, {"symbol": ["a", "b", "c"]}, ("symbol", "time"))
-    assert calls.digest(base) == calls.digest(base.copy(data=np.asfortranarray(values)))
-    assert calls.digest(base) == calls.digest(base.assign_attrs(anything=1))
-    transposed = base.copy(data=np.ascontiguousarray(values.T).T)
-    assert calls.digest(base) == calls.digest(transposed)
-    others = [
+    equal = [
+        base.copy(data=np.asfortranarray(values)),
+        base.copy(data=np.ascontiguousarray(values.T).T),
+        base.assign_attrs(anything=1),
+    ]
+    assert {calls.digest(array) for array in equal} == {calls.digest(base)}
+    changed = [
         base + 1,
         base.T,
         base.astype("float32"),
@@ -152,8 +154,10 @@ def test_hashes_depend_only_on_values_labels_and_types() -> None:
         base.isel(symbol=[0, 2, 1]),
         base.rename(symbol="exchange"),
     ]
-    hashes = {calls.digest(array) for array in [base, *others]}
-    assert len(hashes) == 1 + len(others)
+    assert len({calls.digest(array) for array in [base, *changed]}) == 1 + len(changed)
+
+
+def test_hash_of_a_table_depends_on_values_names_types_and_order() -> None:
     frame = pd.DataFrame({"x": [1.0, 2.0], "y": pd.Categorical(["a", "b"])})
     changed = [
         frame.assign(x=[1.0, 3.0]),
@@ -161,7 +165,7 @@ def test_hashes_depend_only_on_values_labels_and_types() -> None:
         frame.assign(y=["a", "b"]),
         frame[::-1],
     ]
-    assert len({calls.digest(table) for table in [frame, *changed]}) == 5
+    assert len({calls.digest(table) for table in [frame, *changed]}) == 1 + len(changed)
 
 
 def test_card_reruns_from_its_recording(

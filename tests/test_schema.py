@@ -97,20 +97,25 @@ def test_duplicate_keys_and_naive_times_raise() -> None:
     pd.testing.assert_frame_equal(HISTORY.frame(HISTORY.joined([])), HISTORY.empty())
 
 
-def test_counts_and_ranks_are_whole_numbers_or_missing() -> None:
-    snapshot = {"exchange": "okx", "timestamp": "2026-01-01 00:00:00", "kind": "sampled"}
-    rates, given = [1.0, None, 2.0, 3.0], [1, "2", "500+", None]
-    frame = rows("funding_snapshot", symbol=list("ABCD"), rate_bps_8h=rates, oi_rank=given, **snapshot)
+SNAPSHOT = {"exchange": "okx", "timestamp": "2026-01-01 00:00:00", "kind": "sampled"}
+
+
+def test_rank_that_is_not_a_number_is_missing() -> None:
+    rates, ranks = [1.0, None, 2.0, 3.0], [1, "2", "500+", None]
+    frame = rows("funding_snapshot", symbol=list("ABCD"), rate_bps_8h=rates, oi_rank=ranks, **SNAPSHOT)
     assert frame["oi_rank"].tolist() == [1, 2, pd.NA, pd.NA]
     assert str(frame["oi_rank"].dtype) == "Int64"
     assert np.isnan(frame["rate_bps_8h"][1])
     assert frame["interval_hours"].isna().all(), "an optional column that is absent is missing in every row"
+
+
+def test_counts_and_ranks_must_be_whole_numbers() -> None:
     summary = {"time": pd.Timestamp("2026-01-01", tz="UTC"), "total_oi_usd": 1.0, "market_share": 1.0}
     summary |= {"top_symbol": "BTC", "change_24h": 0.0, "change_7d": 0.0}
     with pytest.raises(SchemaError, match=r"oi_exchanges\.symbol_count is not count: 1 of 1 are not whole"):
         rows("oi_exchanges", exchange=["okx"], symbol_count=1.5, **summary)
     with pytest.raises(SchemaError, match="oi_rank is not rank: 1 of 1 are not whole"):
-        rows("funding_snapshot", symbol=["A"], rate_bps_8h=1.0, oi_rank=float("inf"), **snapshot)
+        rows("funding_snapshot", symbol=["A"], rate_bps_8h=1.0, oi_rank=float("inf"), **SNAPSHOT)
 
 
 def _reference(made: list[tuple[str, str, str, float]]) -> tuple[list[Any], int]:

@@ -34,16 +34,29 @@ def test_aligned_rows_are_the_newest_available_at_each_time() -> None:
     assert np.isnan(staleness[4:]).all()
     assert attrs_of(result["value"]) == SAMPLED.attrs
     assert result["time"].dtype == "datetime64[us]"
-    grid = pd.DatetimeIndex(["2026-01-01T01:10", "2026-01-01T02:09"])
-    assert align.align(SAMPLED, grid, tolerance="0h")["value"].values.tolist() == [
-        [2.0, pytest.approx(np.nan, nan_ok=True)]
-    ]
-    late = align.align(SAMPLED, grid, tolerance="2h", delay="1h")["value"].values
-    assert late.tolist() == [[1.0, 1.0]], "a bucket may be used when it has ended"
-    holes = SAMPLED.where(SAMPLED != 2.0)
-    value = align.align(holes, pd.DatetimeIndex(["2026-01-01T01:30"]), tolerance="80min")
-    assert value["value"].item() == 1.0
-    assert value["staleness"].item() == pytest.approx(80 / 60)
+
+
+GRID = pd.DatetimeIndex(["2026-01-01T01:10", "2026-01-01T02:09"])
+
+
+def test_tolerance_of_zero_takes_only_rows_at_the_time_itself() -> None:
+    value = align.align(SAMPLED, GRID, tolerance="0h")["value"].values
+    np.testing.assert_array_equal(value, [[2.0, np.nan]])
+
+
+def test_row_is_available_after_its_delay() -> None:
+    value = align.align(SAMPLED, GRID, tolerance="2h", delay="1h")["value"].values
+    assert value.tolist() == [[1.0, 1.0]]
+
+
+def test_missing_value_is_skipped_for_an_older_one() -> None:
+    without_second = SAMPLED.where(SAMPLED != 2.0)
+    result = align.align(without_second, pd.DatetimeIndex(["2026-01-01T01:30"]), tolerance="80min")
+    assert result["value"].item() == 1.0
+    assert result["staleness"].item() == pytest.approx(80 / 60)
+
+
+def test_settlements_are_valid_for_their_interval() -> None:
     settled = SAMPLED.assign_attrs(kind="settled")
     with pytest.raises(ValueError, match="panel must have interval_hours, the interval of each settlement"):
         align.align(settled, "1h")

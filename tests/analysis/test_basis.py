@@ -62,19 +62,27 @@ def _venue_prices(**factors: float) -> xr.DataArray:
 
 def test_different_coin_with_the_same_ticker_raises() -> None:
     """At 0.0091 of the others' price the basis would be −9,909 bps."""
-    wrong = _venue_prices(a=1.0, b=1.0, odd=0.0091)
-    one_of = r"must belong to one coin, got X/odd \(× 0\.0091\)"
-    with pytest.raises(ValueError, match=one_of):
-        basis.against(wrong, "a")
+    prices = _venue_prices(a=1.0, b=1.0, odd=0.0091)
+    one_of_three = r"must belong to one coin, got X/odd \(× 0\.0091\)"
+    with pytest.raises(ValueError, match=one_of_three):
+        basis.against(prices, "a")
+    rates = (prices * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
+    with pytest.raises(ValueError, match=one_of_three):
+        backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(1.0), prices=prices)
+    one_of_two = r"X/a \(× .*X/odd \(× "
+    with pytest.raises(ValueError, match=one_of_two):
+        basis.against(prices.sel(exchange=["a", "odd"]), "a")
+
+
+def test_price_and_index_of_different_coins_raise() -> None:
+    prices = _venue_prices(a=1.0, b=1.0, odd=0.0091)
     with pytest.raises(ValueError, match="price and index of odd must belong to one coin, got price/X"):
-        basis.against(wrong, _venue_prices(a=1.0, b=1.0, odd=1.0))
-    rates = (wrong * 0.0 + 1.0).rename("rate_bps_8h").assign_attrs(units="bps/8h", kind="sampled")
-    with pytest.raises(ValueError, match=one_of):
-        backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(1.0), prices=wrong)
-    with pytest.raises(ValueError, match=r"X/a \(× .*X/odd \(× "):
-        basis.against(wrong.sel(exchange=["a", "odd"]), "a")  # of two, no price says which
-    apart = basis.against(_venue_prices(a=1.0, b=1.0, near=1.04), "a")
-    assert float(apart.sel(exchange="near").mean()) == pytest.approx(400.0, abs=1.0)
+        basis.against(prices, _venue_prices(a=1.0, b=1.0, odd=1.0))
+
+
+def test_basis_of_four_percent_is_of_one_coin() -> None:
+    curve = basis.against(_venue_prices(a=1.0, b=1.0, near=1.04), "a")
+    assert float(curve.sel(exchange="near").mean()) == pytest.approx(400.0, abs=1.0)
 
 
 def test_best_pair_omits_a_different_coin_with_the_same_ticker() -> None:

@@ -280,14 +280,15 @@ class TestKindsOfArray:
         }
 
     def test_labels_and_dims_of_the_largest_input_are_kept(self):
-        inputs = self.surface()
-        price = black76.price(**inputs)
+        price = black76.price(**self.surface())
         assert price.dims == ("strike", "side", "expiry")
         assert price.name == "price"
         assert price.attrs["premium"] == "linear"
         one = price.sel(strike=130.0, side="put", expiry=2)
         expected = black76.price(100.5, 130.0, 0.5, 0.5 + 0.05 + 0.03, "put")
         assert float(one) == pytest.approx(expected, rel=1e-14)
+
+    def test_greeks_of_arrays_are_a_dataset(self):
         greeks = black76.greeks(**self.surface(), delta="pa")
         assert isinstance(greeks, xr.Dataset)
         assert list(greeks) == ["delta", "gamma", "vega", "theta", "vanna", "volga"]
@@ -297,10 +298,12 @@ class TestKindsOfArray:
             ValueError, match="which must name at least one of delta, gamma, vega, theta, vanna, volga, rho,"
         ):
             black76.greeks(**self.surface(), which=[])
-        a = xr.DataArray([1.0, 2.0], dims="strike", coords={"strike": [1.0, 2.0]})
-        b = xr.DataArray([0.1, 0.2], dims="strike", coords={"strike": [2.0, 3.0]})
+
+    def test_inputs_with_different_labels_raise(self):
+        forward = xr.DataArray([1.0, 2.0], dims="strike", coords={"strike": [1.0, 2.0]})
+        years = xr.DataArray([0.1, 0.2], dims="strike", coords={"strike": [2.0, 3.0]})
         with pytest.raises(ValueError, match="strike"):
-            black76.price(a, 1.0, b, 0.5, "call")
+            black76.price(forward, 1.0, years, 0.5, "call")
 
     def test_status_explains_itself(self):
         inputs = self.surface()

@@ -95,27 +95,39 @@ def test_event_interval_has_its_nominal_coverage():
     assert none["event_variance_low"].size == 0
 
 
-def test_undetermined_parameters_have_a_status():
+def test_weekend_weight_of_monthly_expiries_is_undetermined():
     months = term_structure(noise=0.01, days=np.array([29, 57, 85, 113, 176, 267]))
     result = business_time.fit(months)
     assert int(result["status"]) & Status.UNDETERMINED
     assert float(result["weekend_weight_high"]) - float(result["weekend_weight_low"]) == 2.0
-    few = business_time.fit(term_structure(days=DAYS[:4]))
-    assert int(few["status"]) == Status.UNDETERMINED
-    assert np.isnan(few["weekend_weight"])
-    # 17:00 lies between the same two expiries as 19:00: only the sum of the two could be told.
+
+
+def test_four_expiries_determine_no_weekend_weight():
+    result = business_time.fit(term_structure(days=DAYS[:4]))
+    assert int(result["status"]) == Status.UNDETERMINED
+    assert np.isnan(result["weekend_weight"])
+
+
+def test_events_between_the_same_expiries_are_undetermined():
+    """Only the sum of two events between the same two expiries is determined."""
     both = business_time.fit(term_structure(event=0.003), events=["2026-01-14T17:00Z", EVENT])
     assert int(both["status"]) == Status.UNDETERMINED
     assert np.isnan(both["event_variance"]).all()
     apart = business_time.fit(term_structure(event=0.003), events=["2026-01-20T17:00Z", EVENT])
     assert int(apart["status"]) & Status.UNDETERMINED == 0
     np.testing.assert_allclose(apart["event_variance"], [0.0, 0.003], atol=2e-5)
-    quiet = business_time.fit(term_structure(event=-0.002), events=[EVENT])
-    assert int(quiet["status"]) & Status.CALENDAR
-    assert float(quiet["event_variance"][0]) == float(quiet["event_move"][0]) == 0.0
-    plain = business_time.fit(term_structure(event=-0.002))
-    assert float(quiet["rmse_vol"]) == float(plain["rmse_vol"])
-    assert float(quiet["event_variance_low"][0]) == 0.0
+
+
+def test_event_of_negative_variance_is_zero_and_flagged():
+    with_event = business_time.fit(term_structure(event=-0.002), events=[EVENT])
+    assert int(with_event["status"]) & Status.CALENDAR
+    assert float(with_event["event_variance"][0]) == float(with_event["event_move"][0]) == 0.0
+    assert float(with_event["event_variance_low"][0]) == 0.0
+    without_event = business_time.fit(term_structure(event=-0.002))
+    assert float(with_event["rmse_vol"]) == float(without_event["rmse_vol"])
+
+
+def test_event_that_has_no_place_in_the_surface_raises():
     with pytest.raises(ValueError, match="the event at 2027"):
         business_time.fit(term_structure(), events=["2027-06-01"])
     with pytest.raises(ValueError, match="surface must have times along expiry to place a date"):

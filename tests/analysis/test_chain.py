@@ -94,15 +94,18 @@ class TestClean:
         cleaned = chain.clean(options({}).drop(columns="time"), at="2026-01-02")
         assert cleaned["year_fraction"].item() == pytest.approx(28 / 365 + 8 / 8760, abs=1e-15)
 
-    def test_assumed_times_last_hours_and_one_sided_quotes_are_flagged(self):
-        """A date expires at 08:00; an ask without a bid is one-sided, a missing quote is not."""
+    def test_date_expires_at_eight_and_is_flagged(self):
         dated = chain.clean(options({"expiry": pd.Timestamp("2026-01-30")}))
         assert dated["expiry"].item() == MONTH
         assert dated["status"].item() == Status.EXPIRY_TIME_ASSUMED
         assert dated["year_fraction"].item() == chain.clean(options({}))["year_fraction"].item()
+
+    def test_options_in_their_last_hour_are_flagged(self):
         near = options({"time": MONTH - pd.Timedelta(3599, "s")}, {"time": MONTH - pd.Timedelta(1, "h")})
         assert chain.clean(near)["status"].tolist() == [Status.NEAR_EXPIRY, 0]
         assert chain.clean(near, min_time="2h")["status"].tolist() == [Status.NEAR_EXPIRY] * 2
+
+    def test_ask_without_a_bid_is_flagged_and_a_missing_quote_is_not(self):
         frame = options(
             {"strike": 100.0, "bid_coin": 0.0, "ask_coin": 0.1},
             {"strike": 110.0, "bid_coin": math.nan, "ask_coin": 0.1},
@@ -255,26 +258,29 @@ class TestForwards:
         assert result["forward_status"].item() == 0
         assert result["discount"].item() == 1.0
 
+    STRIKES_OF_PARITY = (80.0, 90.0, 100.0, 110.0, 120.0)
+
     def test_discount_is_fitted_with_the_forward(self):
-        """C - P = 0.98 (102 - K) on five strikes."""
-        strikes = (80.0, 90.0, 100.0, 110.0, 120.0)
-        linear = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in strikes}
-        result = chain.forwards(self.quoted("usd", linear), discount="fit")
-        assert result["forward"].item() == pytest.approx(102.0, abs=1e-12)
-        assert result["discount"].item() == pytest.approx(0.98, abs=1e-12)
-        # A month, and 2 % of discount: 24 % a year. Half a percent is within 10 % a year.
-        assert result["forward_status"].item() & Status.DISCOUNT_SUSPECT
-        near = {k: (30.0 + 0.995 * (102.0 - k), 30.0) for k in strikes}
-        plain = chain.forwards(self.quoted("usd", near), discount="fit")
-        assert plain["discount"].item() == pytest.approx(0.995, abs=1e-12)
-        assert not plain["forward_status"].item() & Status.DISCOUNT_SUSPECT
-        coin = {k: (0.3 + 0.98 * (1 - k / 102.0), 0.3) for k in strikes}
-        result = chain.forwards(self.quoted("coin", coin), discount="fit")
-        assert result["forward"].item() == pytest.approx(102.0, abs=1e-10)
-        assert result["discount"].item() == pytest.approx(0.98, abs=1e-12)
-        wrong = {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (80.0, 90.0, 100.0, 110.0, 120.0)}
-        few = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in (90.0, 100.0, 110.0)}
-        for prices in (wrong, few):
+        """C - P = 0.98 (102 - K) in USD, or 0.98 (1 - K / 102) in coins."""
+        in_usd = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in self.STRIKES_OF_PARITY}
+        in_coins = {k: (0.3 + 0.98 * (1 - k / 102.0), 0.3) for k in self.STRIKES_OF_PARITY}
+        for unit, prices in (("usd", in_usd), ("coin", in_coins)):
+            result = chain.forwards(self.quoted(unit, prices), discount="fit")
+            assert result["forward"].item() == pytest.approx(102.0, abs=1e-10)
+            assert result["discount"].item() == pytest.approx(0.98, abs=1e-12)
+
+    @pytest.mark.parametrize(("discount", "is_suspect"), [(0.98, True), (0.995, False)])
+    def test_discount_of_more_than_a_tenth_a_year_is_suspect(self, discount: float, is_suspect: bool):
+        """The expiry is a month ahead: 0.98 is 24 % a year, 0.995 is 6 %."""
+        prices = {k: (30.0 + discount * (102.0 - k), 30.0) for k in self.STRIKES_OF_PARITY}
+        result = chain.forwards(self.quoted("usd", prices), discount="fit")
+        assert result["discount"].item() == pytest.approx(discount, abs=1e-12)
+        assert bool(result["forward_status"].item() & Status.DISCOUNT_SUSPECT) is is_suspect
+
+    def test_impossible_discount_or_three_strikes_give_the_spot_price(self):
+        impossible = {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in self.STRIKES_OF_PARITY}
+        three = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in (90.0, 100.0, 110.0)}
+        for prices in (impossible, three):
             result = chain.forwards(self.quoted("usd", prices), discount="fit")
             assert result["forward_source"] == "spot"
             assert result["forward_status"].item() & Status.DISCOUNT_SUSPECT
@@ -413,20 +419,25 @@ class TestBasis:
     def test_basis_of_two_expiries(self):
         """F/S of 1.02 after a quarter and 1.05 after a half."""
         quarter, half = (NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2))
-        result = chain.forwards(market({quarter: 102.0, half: 105.0}, [90.0, 110.0]))
-        curve = chain.basis(result, spot=100.0)
+        forwards = chain.forwards(market({quarter: 102.0, half: 105.0}, [90.0, 110.0]))
+        curve = chain.basis(forwards, spot=100.0)
         assert curve["basis"].to_numpy() == pytest.approx([0.02, 0.05])
         assert curve["basis_apr"].to_numpy() == pytest.approx([0.08, 0.10])
         assert curve["carry"].to_numpy() == pytest.approx([4 * math.log(1.02), 2 * math.log(1.05)])
         growth = [4 * math.log(1.02), 4 * math.log(105 / 102)]
         assert curve["forward_carry"].to_numpy() == pytest.approx(growth)
+
+    def test_basis_without_a_spot_price_is_nan(self):
+        """The carry between the two expiries needs no spot price."""
+        quarter, half = (NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2))
         curve = chain.basis(chain.forwards(market({quarter: 102.0, half: 105.0}, [90.0, 110.0])))
         assert curve["basis"].isnull().all()
-        assert curve["forward_carry"].to_numpy() == pytest.approx(
-            [math.nan, 4 * math.log(105 / 102)], nan_ok=True
-        )
-        result = chain.forwards(market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0]))
-        assert chain.basis(result, spot=99.0)["basis"].isnull().all()
+        growth = [math.nan, 4 * math.log(105 / 102)]
+        assert curve["forward_carry"].to_numpy() == pytest.approx(growth, nan_ok=True)
+
+    def test_basis_of_a_forward_that_is_the_spot_price_is_nan(self):
+        forwards = chain.forwards(market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0]))
+        assert chain.basis(forwards, spot=99.0)["basis"].isnull().all()
 
     def test_forward_carry_skips_an_expiry_that_a_venue_lacks(self):
         """Derive lists the first and the third quarter only: its second carry covers half a year."""

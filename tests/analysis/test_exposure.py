@@ -168,35 +168,37 @@ class TestToyChain:
         assert ratio.item() == pytest.approx(8 / 9)
 
 
+CALLS = {"strike": 110.0, "side": "call", "open_interest": 10.0}
+PUTS = {"strike": 90.0, "side": "put", "open_interest": 10.0}
+
+
 class TestZeroGamma:
-    def test_zero_gamma_is_where_the_gammas_of_a_call_and_a_put_cross(self):
-        """Calls at 110 against puts at 90: below the crossing the puts weigh more."""
-        rows = [
-            {"strike": 110.0, "side": "call", "open_interest": 10.0},
-            {"strike": 90.0, "side": "put", "open_interest": 10.0},
-        ]
-        result = exposure.zero_gamma(table(rows), dealer=DEALER)
+    def test_zero_gamma_is_where_the_gammas_of_calls_and_puts_are_equal(self):
+        """Equal densities at d1 of opposite sign: ln(F² / (90 · 110)) = -σ²T."""
+        result = exposure.zero_gamma(table([CALLS, PUTS]), dealer=DEALER)
         level = result["price_usd"].item()
-        gammas = [
-            black76.greeks(level, k, YEARS, 0.5, "call", which=["gamma"])["gamma"] for k in (90.0, 110.0)
-        ]
-        assert gammas[0] == pytest.approx(gammas[1], rel=1e-9)
-        # equal densities at d1 of opposite sign: ln(F²/(90·110)) = -σ²T
         assert level == pytest.approx(math.sqrt(9900.0) * math.exp(-0.5 * 0.25 * YEARS), rel=1e-10)
+        of_puts = black76.greeks(level, 90.0, YEARS, 0.5, "put", which=["gamma"])["gamma"]
+        of_calls = black76.greeks(level, 110.0, YEARS, 0.5, "call", which=["gamma"])["gamma"]
+        assert of_puts == pytest.approx(of_calls, rel=1e-9)
         assert result["ratio"].item() == pytest.approx(level / 100.0, rel=1e-12)
-        lopsided = [rows[0], rows[1] | {"open_interest": 20.0}]
-        both = pd.concat([table(rows, exchange="okx"), table(lopsided, exchange="derive")])
-        result = exposure.zero_gamma(both, dealer=DEALER)["ratio"]
+
+    def test_zero_gamma_of_each_venue_is_higher_with_more_puts(self):
+        more_puts = PUTS | {"open_interest": 20.0}
+        okx = table([CALLS, PUTS], exchange="okx")
+        derive = table([CALLS, more_puts], exchange="derive")
+        result = exposure.zero_gamma(pd.concat([okx, derive]), dealer=DEALER)["ratio"]
         assert result.dims == ("exchange",)
-        alone = exposure.zero_gamma(table(rows), dealer=DEALER)["ratio"]
+        alone = exposure.zero_gamma(table([CALLS, PUTS]), dealer=DEALER)["ratio"]
         # numpy computes one value and several by different instructions on some processors
         assert result.sel(exchange="okx").item() == pytest.approx(alone.item(), rel=1e-14)
         assert result.sel(exchange="derive").item() > result.sel(exchange="okx").item()
-        rows = [{"strike": 110.0, "side": "call", "open_interest": 10.0}]
-        for expiry in (MONTH, NOW + pd.Timedelta("3h")):  # of which nothing is left at 30 % from the strike
-            result = exposure.zero_gamma(table(rows, expiry=expiry), dealer=DEALER)
-            assert math.isnan(result["ratio"].item())
-            assert math.isnan(result["price_usd"].item())
+
+    @pytest.mark.parametrize("expiry", [MONTH, NOW + pd.Timedelta("3h")])
+    def test_zero_gamma_of_calls_alone_is_nan(self, expiry: pd.Timestamp):
+        result = exposure.zero_gamma(table([CALLS], expiry=expiry), dealer=DEALER)
+        assert math.isnan(result["ratio"].item())
+        assert math.isnan(result["price_usd"].item())
 
 
 class TestMissing:

@@ -34,19 +34,28 @@ def test_a_gap_of_several_intervals_is_missing_data_not_a_change(hole):
     assert result["missing"].values.tolist() == [0, 0, 0, 0, hole / 4 - 1, 0, 0]
 
 
-def test_late_extra_and_odd_settlements():
+def test_one_payment_after_another_interval_changes_no_interval():
     result = _inferred([8, 8, 8, 5, 8, 8, 8])
     np.testing.assert_array_equal(result["interval_hours"], [8] * 8)
     assert not result["changed"].any()
-    # htx on 2021-04-07: 10 h and then 6 h; the payment is still one for 8 h.
+
+
+def test_late_payment_keeps_its_interval():
+    """As on htx on 2021-04-07: 10 h after the previous payment, and 6 h before the next one."""
     result = _inferred([8, 8, 8, 10, 6, 8])
     np.testing.assert_array_equal(result["interval_hours"], [8] * 7)
     assert not result["missing"].any()
-    known_then = _inferred([8, 8, 8, 10, 6, 8], backdate=False)
-    np.testing.assert_array_equal(known_then["interval_hours"], [NAN, NAN, NAN, 8, 8, 8, 8])
-    # htx on 2021-10-28: 3 h and then 5 h.
+    without_backdating = _inferred([8, 8, 8, 10, 6, 8], backdate=False)
+    np.testing.assert_array_equal(without_backdating["interval_hours"], [NAN, NAN, NAN, 8, 8, 8, 8])
+
+
+def test_extra_payment_between_two_others_has_an_unknown_interval():
+    """As on htx on 2021-10-28: 3 h after the previous payment, and 5 h before the next one."""
     result = _inferred([8, 8, 8, 3, 5, 8])
     np.testing.assert_array_equal(result["interval_hours"], [8, 8, 8, 8, NAN, NAN, 8])
+
+
+def test_gaps_a_few_minutes_off_the_interval_are_the_interval():
     result = _inferred([8.0, 8.05, 7.98, 8.2, 7.8])
     np.testing.assert_array_equal(result["interval_hours"], [8.0] * 6)
 

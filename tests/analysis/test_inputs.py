@@ -63,7 +63,7 @@ def test_companion_argument_with_other_labels_is_rejected(odd: object, why: str)
         along(GRID, "time", odd=odd)
 
 
-def test_invalid_draws_seeds_and_sides_are_rejected() -> None:
+def test_number_of_draws_must_be_in_its_range() -> None:
     require_draws(1)
     with pytest.raises(
         ValueError, match="resamples must be from 99 to 100,000 to find the ends of an interval, got 98"
@@ -71,10 +71,16 @@ def test_invalid_draws_seeds_and_sides_are_rejected() -> None:
         require_draws(98, minimum=99)
     with pytest.raises(ValueError, match="to find the ends of an interval, got 1000000"):
         require_draws(1_000_000)
-    with pytest.raises(ValueError, match="rng must be a seed of 0 or more, got -1"):
-        seed_of(-1)
+
+
+def test_seed_is_a_number_of_0_or_more_or_a_generator() -> None:
     assert seed_of(7) == 7
     assert seed_of(np.random.default_rng(1)) == seed_of(np.random.default_rng(1)) != seed_of(None)
+    with pytest.raises(ValueError, match="rng must be a seed of 0 or more, got -1"):
+        seed_of(-1)
+
+
+def test_side_must_be_call_or_put() -> None:
     with pytest.raises(ValueError, match="got 'calls'"):
         dd.analysis.black76.price(100.0, 100.0, 0.5, 0.5, "calls")
 

@@ -31,18 +31,29 @@ def test_liquidation_buckets_equal_hand_calculation(events: pd.DataFrame) -> Non
     expected = float(known("bucket_5min 00:00 imbalance=(L-S)/(L+S)"))
     assert result["imbalance"][0].item() == pytest.approx(expected, abs=1e-15)
     assert result["imbalance"][1].item() == float(known("bucket_5min 00:05 imbalance"))
-    assert result["long_usd"][2].item() == result["count"][2].item() == 0.0
-    assert np.isnan(result["imbalance"][2].item()), known("bucket_5min 00:10 imbalance (empty bucket)")
-    half = result.sel(time="2026-01-01T00:30")
-    assert half["long_usd"].item() == half["short_usd"].item() == float(known("bucket_5min 00:30 long_usd"))
-    assert half["imbalance"].item() == float(known("bucket_5min 00:30 imbalance"))
+    half_past = result.sel(time="2026-01-01T00:30")
+    expected = float(known("bucket_5min 00:30 long_usd"))
+    assert half_past["long_usd"].item() == half_past["short_usd"].item() == expected
+    assert half_past["imbalance"].item() == float(known("bucket_5min 00:30 imbalance"))
     assert (result["coverage"] == 1).all()
-    whole, parts = liquidations.bucket(events), liquidations.bucket(events, by=("exchange",))
+
+
+def test_empty_bucket_has_zero_usd_and_no_imbalance(events: pd.DataFrame) -> None:
+    empty = liquidations.bucket(events, "5min").sel(time="2026-01-01T00:10")
+    assert empty["long_usd"].item() == empty["count"].item() == 0.0
+    assert np.isnan(empty["imbalance"].item()), known("bucket_5min 00:10 imbalance (empty bucket)")
+
+
+def test_buckets_of_venues_add_up_to_those_of_all_events(events: pd.DataFrame) -> None:
+    total, by_venue = liquidations.bucket(events), liquidations.bucket(events, by=("exchange",))
+    assert by_venue["exchange"].values.tolist() == ["x", "y"]
     for name in ("long_usd", "short_usd", "count"):
-        xr.testing.assert_equal(parts[name].sum("exchange"), whole[name])
-    assert parts["exchange"].values.tolist() == ["x", "y"]
-    shuffled = liquidations.bucket(events.sample(frac=1, random_state=3))
-    assert_identical(shuffled, whole)
+        xr.testing.assert_equal(by_venue[name].sum("exchange"), total[name])
+
+
+def test_buckets_do_not_depend_on_the_order_of_events(events: pd.DataFrame) -> None:
+    shuffled = events.sample(frac=1, random_state=3)
+    assert_identical(liquidations.bucket(shuffled), liquidations.bucket(events))
 
 
 def test_unobserved_time_is_nan_not_zero(events: pd.DataFrame) -> None:

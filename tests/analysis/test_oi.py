@@ -60,28 +60,36 @@ def test_hhi_companions() -> None:
     assert np.isnan(oi.hhi(xr.DataArray([0.9], dims="exchange"))["normalised"].item())
 
 
-def test_shares_add_up_over_a_balanced_set() -> None:
+def test_shares_add_up_over_venues_that_cover_the_window() -> None:
+    """a has 60 USD and b 30 USD, but for one hour. c has the last 8 of 48 hours only."""
     values = np.array([[60.0] * 48, [30.0] * 48, [np.nan] * 40 + [500.0] * 8])
     values[1, 5] = np.nan
     share = oi.market_share(panel(values))
     np.testing.assert_allclose(share.sel(exchange=["a", "b"]).sum("exchange"), 1.0)
-    assert share.sel(exchange="c").isnull().all(), "a venue that came late is not migration"
-    assert share.attrs["dropped"] == "c"
     np.testing.assert_allclose(share.sel(exchange="a"), 2 / 3)
+    assert share.sel(exchange="c").isnull().all()
+    assert share.attrs["dropped"] == "c"
+
+
+def test_share_uses_the_last_value_within_the_tolerance() -> None:
+    """b lacks hours 10 to 15: its value of hour 9 is used in the hours 10 to 13."""
     values = np.array([[60.0] * 48, [30.0] * 48])
     values[1, 10:16] = np.nan
     share = oi.market_share(panel(values, "ab"), min_cover=0.5, tolerance="4h")
-    known = share.notnull().all("exchange").values
-    assert known[:14].all()
-    assert not known[14:16].any(), "five and six hours after the last figure"
-    assert known[16:].all()
+    has_all = share.notnull().all("exchange").values
+    assert has_all[:14].all()
+    assert not has_all[14:16].any()
+    assert has_all[16:].all()
     assert (share.notnull().any("exchange") == share.notnull().all("exchange")).all()
-    # b has 19 of 20 figures, 95 %: in the set at a cover of 0.95, out of it at 0.96.
+
+
+def test_venue_below_the_minimum_cover_is_dropped() -> None:
+    """b has 19 of 20 values, a cover of 95 %."""
     values = np.full((2, 20), 50.0)
     values[1, 0] = np.nan
     share = oi.market_share(panel(values, "ab"), min_cover=0.95)
+    assert np.isnan(share[0, 0]), "b has no value in the first hour"
     assert share[0, 1:].values.tolist() == [0.5] * 19
-    assert np.isnan(share[0, 0]), "at the first instant b has no figure"
     alone = oi.market_share(panel(values, "ab"), min_cover=0.96)
     assert alone.attrs["dropped"] == "b"
     assert alone[0].values.tolist() == [1.0] * 20
@@ -269,34 +277,49 @@ def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_refused()
         oi.hhi(open_interest)
 
 
-def test_status_and_interval_of_a_trend_equal_hand_calculation() -> None:
-    """A lag-one autocorrelation r of n = 40 residuals is corrected to (40 r + 2)/36 and kept above 0."""
-    days = pd.date_range("2026-01-01", periods=40, freq="D").as_unit("us")
-    wave = np.sin(np.arange(40) * 2.0)  # neighbours differ by 2 radians: correlation near cos 2 = −0.42
-    series = xr.DataArray(wave, dims="time", coords={"time": days})
-    assert oi.share_trend(series)["phi"].item() == 0.0
-    slow = xr.DataArray(np.sin(np.arange(40) * 1.2), dims="time", coords={"time": days})
-    result = oi.share_trend(slow)
-    residual = slow.values - result["slope"].item() * np.arange(40)
+FORTY_DAYS = pd.date_range("2026-01-01", periods=40, freq="D").as_unit("us")
+
+
+def _daily(values: np.ndarray) -> xr.DataArray:
+    return xr.DataArray(values, {"time": FORTY_DAYS[: len(values)]}, ("time",))
+
+
+def test_autocorrelation_of_residuals_is_corrected_for_few_rows() -> None:
+    """A lag-one autocorrelation r of n = 40 residuals is corrected to (40 r + 2) / 36."""
+    series = np.sin(np.arange(40) * 1.2)
+    result = oi.share_trend(_daily(series))
+    residual = series - result["slope"].item() * np.arange(40)
     centred = residual - residual.mean()
     raw = float(centred[1:] @ centred[:-1] / (centred @ centred))
     assert result["phi"].item() == pytest.approx((40 * raw + 2) / 36, rel=1e-12)
     assert 0.0 < result["phi"].item() < 0.99
-    line = xr.DataArray(np.arange(40.0), dims="time", coords={"time": days})
-    result = oi.share_trend(line)
-    assert (result["status"].item(), result["n_effective"].item()) == (0, 40.0)
-    none = oi.share_trend(0.0 * line)  # a venue without open interest: residuals of 0 do not persist
-    assert (none["phi"].item(), none["n_effective"].item()) == (0.0, 40.0)
-    few = oi.share_trend(line[:2])
-    assert few["status"].item() == TrendStatus.TOO_FEW
-    assert np.isnan(few["n_effective"].item())
-    slow = oi.share_trend(np.cos(line / 12.0))
-    assert slow["status"].item() == TrendStatus.CANNOT_TELL
-    assert slow["n_effective"].item() < 8.0
-    assert slow["status"].attrs["flag_meanings"] == "too_few cannot_tell"
-    days = pd.date_range("2026-01-01", periods=9, freq="D").as_unit("us")
-    line = xr.DataArray(np.arange(9.0), dims="time", coords={"time": days})
-    holes = line.where(line % 2 == 0)
-    assert oi.share_trend(holes)["slope"].item() == oi.share_trend(line)["slope"].item() == 1.0
-    assert oi.share_trend(holes)["n"].item() == 5
-    assert np.isnan(oi.share_trend(line[:2])["slope"].item())
+
+
+def test_negative_autocorrelation_counts_as_zero() -> None:
+    """Neighbours differ by 2 radians: their correlation is about cos 2 = −0.42."""
+    assert oi.share_trend(_daily(np.sin(np.arange(40) * 2.0)))["phi"].item() == 0.0
+
+
+def test_trend_without_residuals_has_all_rows_as_effective_rows() -> None:
+    line = oi.share_trend(_daily(np.arange(40.0)))
+    assert (line["status"].item(), line["n_effective"].item()) == (0, 40.0)
+    zeros = oi.share_trend(_daily(np.zeros(40)))
+    assert (zeros["phi"].item(), zeros["n_effective"].item()) == (0.0, 40.0)
+
+
+def test_trend_of_two_rows_or_of_a_slow_wave_has_a_status() -> None:
+    two = oi.share_trend(_daily(np.arange(2.0)))
+    assert two["status"].item() == TrendStatus.TOO_FEW
+    assert np.isnan(two["slope"].item())
+    assert np.isnan(two["n_effective"].item())
+    wave = oi.share_trend(_daily(np.cos(np.arange(40.0) / 12.0)))
+    assert wave["status"].item() == TrendStatus.CANNOT_TELL
+    assert wave["n_effective"].item() < 8.0
+    assert wave["status"].attrs["flag_meanings"] == "too_few cannot_tell"
+
+
+def test_slope_of_a_trend_ignores_missing_days() -> None:
+    line = _daily(np.arange(9.0))
+    every_second_day = oi.share_trend(line.where(line % 2 == 0))
+    assert every_second_day["slope"].item() == oi.share_trend(line)["slope"].item() == 1.0
+    assert every_second_day["n"].item() == 5

@@ -134,26 +134,36 @@ def test_scenario_volatility_with_sticky_strike_and_sticky_delta():
     assert float(iv) == pytest.approx(float(smile.iv(made().isel(expiry=1), k)), rel=1e-8)
 
 
-def test_expired_legs_are_their_payoff_and_impossible_volatility_is_nan():
+def test_leg_that_expires_within_the_scenario_is_its_payoff():
+    """The first leg is 2 puts of 95,000. The forward of 100,000 moves to 90,000 or 110,000 in 10 days."""
     result = position.scenarios(
-        BOOK, made(), spot_change=[-0.1, 0.1], vol_change=[-0.6, 0.0], elapsed=["0d", "10d"]
+        BOOK, made(), spot_change=[-0.1, 0.1], vol_change=[0.0], elapsed=["0d", "10d"]
     )
-    later = result.sel(days=10)
-    # 2 puts of 95,000 at 90,000 and at 110,000.
-    payoff = later["value_by_leg"].sel(currency="usd").isel(leg=0, vol_change=1)
-    assert payoff.to_numpy().tolist() == pytest.approx([10_000.0, 0.0])
-    coin = later["value_by_leg"].sel(currency="coin").isel(leg=0, vol_change=1, spot_change=0)
-    assert float(coin) == pytest.approx(10_000 / 90_000)
+    later = result.sel(days=10, vol_change=0.0)
+    in_usd = later["value_by_leg"].sel(currency="usd").isel(leg=0)
+    assert in_usd.to_numpy().tolist() == pytest.approx([10_000.0, 0.0])
+    in_coins = later["value_by_leg"].sel(currency="coin").isel(leg=0, spot_change=0)
+    assert float(in_coins) == pytest.approx(10_000 / 90_000)
     assert (later["status"].isel(leg=0) & Status.EXPIRED).astype(bool).all()
     assert not (later["status"].isel(leg=[1, 2]) & Status.EXPIRED).any()
-    now = result.sel(days=0, currency="usd", vol_change=-0.6)
-    assert np.isnan(now["pnl"]).all()
-    assert (result["status"].sel(days=0) & Status.BAD_INPUT).astype(bool).all()
+
+
+def test_negative_volatility_gives_nan():
+    result = position.scenarios(BOOK, made(), spot_change=[-0.1, 0.1], vol_change=[-0.6, 0.0])
+    impossible = result.sel(vol_change=-0.6)
+    assert np.isnan(impossible["pnl"]).all()
+    assert (impossible["status"] & Status.BAD_INPUT).astype(bool).all()
     assert not np.isnan(result["pnl"].sel(vol_change=0.0)).any()
+
+
+def test_scenario_without_a_change_has_no_profit():
     unmoved = position.scenarios(BOOK, made())
     assert unmoved["pnl"].squeeze().to_numpy().tolist() == [0.0, 0.0]
-    gone = BOOK["expiry"].mask(BOOK.index == 0, pd.Timestamp("2025-12-31T08:00Z"))
-    result = position.scenarios(BOOK.assign(expiry=gone), made(), spot_change=[-0.1, 0.0, 0.1])
+
+
+def test_leg_that_expired_before_the_surface_is_nan():
+    expiry = BOOK["expiry"].mask(BOOK.index == 0, pd.Timestamp("2025-12-31T08:00Z"))
+    result = position.scenarios(BOOK.assign(expiry=expiry), made(), spot_change=[-0.1, 0.0, 0.1])
     assert np.isnan(result["value_by_leg"].isel(leg=0)).all()
     assert np.isnan(result["pnl_by_leg"].isel(leg=0)).all()
     assert (result["status"].isel(leg=0) & Status.EXPIRED).astype(bool).all()

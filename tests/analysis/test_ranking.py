@@ -67,27 +67,42 @@ def test_ranks_of_venues_and_of_symbols() -> None:
         dd.analysis.rank(panel, dim="time")
 
 
-def test_forecast_table_is_the_annualised_forecast() -> None:
+@pytest.fixture(scope="module")
+def two_symbols() -> xr.DataArray:
+    """Rates of four venues, of which the last one ends early for the second symbol."""
     panel = noisy(symbols=2, venues=4, rows=300, gaps=0.0, seed=5)
-    panel[1, 3, -30:] = NAN  # S1 on v03 has ended: its pairs have no forecast
-    forecast = funding.forecast_carry(panel, hold="7d", fee_bps=1.0)
+    panel[1, 3, -30:] = NAN
+    return panel
+
+
+def test_forecast_table_is_the_annualised_forecast(two_symbols: xr.DataArray) -> None:
+    forecast = funding.forecast_carry(two_symbols, hold="7d", fee_bps=1.0)
     table = dd.analysis.carry_table(forecast)
-    assert len(table) == 24
+    best = table.iloc[0]
+    is_best = (forecast["long"] == best["long"]) & (forecast["short"] == best["short"])
+    pair = forecast.sel(symbol=best["symbol"]).isel(pair=int(np.flatnonzero(is_best)[0]))
+    for name in ("net", "net_low", "net_high"):
+        assert best[f"{name}_apr"] == pytest.approx(pair[f"{name}_bps"].item() / 1e4 * 8760 / 168, rel=1e-12)
+    assert best["chance"] == pair["probability_net_positive"].item()
+    pd.testing.assert_frame_equal(dd.analysis.carry_table(pair), table.iloc[:1])
+
+
+def test_forecast_table_has_pairs_without_a_forecast_last(two_symbols: xr.DataArray) -> None:
+    """Each symbol has 12 pairs; six of the second symbol have the venue that ended."""
+    forecast = funding.forecast_carry(two_symbols, hold="7d", fee_bps=1.0)
+    table = dd.analysis.carry_table(forecast)
     assert table["net_apr"].dropna().is_monotonic_decreasing
     assert table["net_apr"].isna().tolist() == [False] * 18 + [True] * 6
     assert set(table["status"][18:]) == {"gap"}
-    best = table.iloc[0]
-    chosen = (forecast["long"] == best["long"]) & (forecast["short"] == best["short"])
-    one = forecast.sel(symbol=best["symbol"]).isel(pair=int(np.flatnonzero(chosen)[0]))
-    pd.testing.assert_frame_equal(dd.analysis.carry_table(one), table.iloc[:1])
-    for name in ("net", "net_low", "net_high"):
-        assert best[f"{name}_apr"] == pytest.approx(one[f"{name}_bps"].item() / 1e4 * 8760 / 168, rel=1e-12)
-    assert best["chance"] == one["probability_net_positive"].item()
+
+
+def test_forecast_table_needs_pairs_and_one_time(two_symbols: xr.DataArray) -> None:
+    forecast = funding.forecast_carry(two_symbols, hold="7d", fee_bps=1.0)
     for leg in ("long", "short"):
         with pytest.raises(ValueError, match=f"forecast must have the column '{leg}'"):
             dd.analysis.carry_table(forecast.drop_indexes(["long", "short"]).drop_vars(leg))
     with pytest.raises(ValueError, match="forecast must have one timestamp"):
-        dd.analysis.carry_table(funding.forecast_history(panel, hold="7d", fee_bps=1.0))
+        dd.analysis.carry_table(funding.forecast_history(two_symbols, hold="7d", fee_bps=1.0))
 
 
 def _three_schedules() -> xr.DataArray:

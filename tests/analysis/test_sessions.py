@@ -1,6 +1,7 @@
 """Sessions of underlying markets: calendars against published hours, and results computed by hand."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -164,43 +165,59 @@ def test_the_newest_row_of_a_session_applies() -> None:
     assert frame["end"].tolist() == [at("2026-01-08T12:30")]
 
 
-def test_bad_calendars_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = hours_table()
-    window = "2026-01-06T08:00", "2026-01-08T12:00"
-    for match, market, frame in (
+WINDOW = "2026-01-06T08:00", "2026-01-08T12:00"
+
+
+@pytest.mark.parametrize(
+    ("market", "change", "message"),
+    [
         (
+            "x1",
+            lambda table: table[table["session"] != "holiday"],
             "hours lacks a session or holiday of 'x1' on 2026-01-07",
-            "x1",
-            table[table["session"] != "holiday"],
         ),
-        ("the market 'x2'; available: x1", "x2", table),
+        ("x2", lambda table: table, "the market 'x2'; available: x1"),
         (
-            r"sessions of 'x1' must not overlap, got an overlap at 2026-01-06 17:00:00\+00:00",
             "x1",
-            table.assign(end=table["end"] + pd.Timedelta(1, "h")),
+            lambda table: table.assign(end=table["end"] + pd.Timedelta(1, "h")),
+            r"sessions of 'x1' must not overlap, got an overlap at 2026-01-06 17:00:00\+00:00",
         ),
-        ("the column|no column 'start'", "x1", table.drop(columns="start")),
-        ("hours must have a timezone for 'x1'", "x1", table.drop(columns="timezone")),
-    ):
-        with pytest.raises(ValueError, match=match):
-            sessions.calendar(market, *window, hours=frame)
+        ("x1", lambda table: table.drop(columns="start"), "'start'"),
+        ("x1", lambda table: table.drop(columns="timezone"), "hours must have a timezone for 'x1'"),
+    ],
+)
+def test_invalid_hours_are_rejected(market: str, change: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sessions.calendar(market, *WINDOW, hours=change(hours_table()))
+
+
+def test_hours_must_cover_the_window_and_exclude_extended_hours() -> None:
     with pytest.raises(ValueError, match="but the window is from 2026-01-05"):
-        sessions.calendar("x1", "2026-01-05", "2026-01-08", hours=table)
+        sessions.calendar("x1", "2026-01-05", "2026-01-08", hours=hours_table())
     with pytest.raises(ValueError, match="extended= does not apply"):
-        sessions.calendar("x1", *window, hours=table, extended=("04:00", "20:00"))
+        sessions.calendar("x1", *WINDOW, hours=hours_table(), extended=("04:00", "20:00"))
+
+
+def test_unknown_market_or_empty_window_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"no market 'XNYSE'; did you mean .*hours=dd\.rwa\.market_hours"):
-        sessions.calendar("XNYSE", *window)
+        sessions.calendar("XNYSE", *WINDOW)
     with pytest.raises(ValueError, match="end must be after start, got start 2026-01-08 "):
         sessions.calendar("XNYS", "2026-01-08", "2026-01-08")
+
+
+def test_extended_hours_must_be_times_around_the_regular_hours() -> None:
     with pytest.raises(
         ValueError, match=r"must include the regular hours of XLON on 2025-12-17, got \('09:00', '20:00'\)"
     ):
-        sessions.calendar("XLON", *window, extended=("09:00", "20:00"))
+        sessions.calendar("XLON", *WINDOW, extended=("09:00", "20:00"))
     with pytest.raises(ValueError, match="extended must have local times such as '04:00', got '4 am'"):
-        sessions.calendar("XLON", *window, extended=("4 am", "20:00"))
+        sessions.calendar("XLON", *WINDOW, extended=("4 am", "20:00"))
+
+
+def test_calendar_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "exchange_calendars", None)
     with pytest.raises(ImportError, match=r"derivdata\[sessions\]"):
-        sessions.calendar("XNYS", *window)
+        sessions.calendar("XNYS", *WINDOW)
 
 
 def made_calendar() -> pd.DataFrame:

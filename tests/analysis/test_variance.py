@@ -95,7 +95,10 @@ def test_vix_rules_on_a_chain_summed_by_hand():
     assert float(result["contribution"].sum()) == pytest.approx(by_hand, rel=1e-14)
     assert float(result["total_variance"]) == pytest.approx(2 * by_hand - 0.01**2, rel=1e-13)
     assert float(result["variance"]) == pytest.approx(10 * (2 * by_hand - 0.01**2), rel=1e-13)
-    # Strikes that are not listed (puts of 80 and 85, calls of 105 and 110) do not end the strip.
+
+
+def test_options_that_are_not_listed_do_not_end_the_strip():
+    """The puts of 80 and 85 and the calls of 105 and 110 are not listed."""
     bids = np.array([[21, 16, 11, 8, 5, 3, 2, 1, 1], [np.nan, np.nan, 1, 2, 4, 7, 11, 16, 21]], dtype=float).T
     bids[5:7, 0] = np.nan
     result = quote(bids, bids, [80, 85, 90, 95, 100, 105, 110, 115, 120])
@@ -272,27 +275,43 @@ def test_stored_strip_of_a_surface_is_part_of_the_integral():
         variance.model_free(fit, method="strip", k_range=(-0.1, 0.1))
 
 
-def test_an_index_between_two_expiries_with_its_bounds():
-    """By hand: w = 0.02 at 20 days and 0.05 at 50 days is 0.03 at 30 days."""
+@pytest.fixture
+def four_expiries():
+    """Total variances with bounds of 0.9 and 1.1 of the volatility."""
     years = xr.DataArray(np.array([5, 20, 50, 80]) / 365, dims="expiry")
     w = xr.DataArray([0.001, 0.02, 0.05, 0.09], dims="expiry")
-    model = xr.Dataset({"total_variance": w, "lower": 0.81 * w, "upper": 1.21 * w}, {"year_fraction": years})
-    result = variance.volatility_index(model)
-    index = 100 * np.sqrt(0.03 * 365 / 30)
-    assert 100 * float(result["index"]) == pytest.approx(index, rel=1e-12)
-    assert 100 * float(result["lower"]) == pytest.approx(0.9 * index, rel=1e-12)
-    assert 100 * float(result["upper"]) == pytest.approx(1.1 * index, rel=1e-12)
+    return xr.Dataset({"total_variance": w, "lower": 0.81 * w, "upper": 1.21 * w}, {"year_fraction": years})
+
+
+def test_an_index_between_two_expiries_with_its_bounds(four_expiries):
+    """By hand: w = 0.02 at 20 days and 0.05 at 50 days is 0.03 at 30 days."""
+    result = variance.volatility_index(four_expiries)
+    index = np.sqrt(0.03 * 365 / 30)
+    assert float(result["index"]) == pytest.approx(index, rel=1e-12)
+    assert float(result["lower"]) == pytest.approx(0.9 * index, rel=1e-12)
+    assert float(result["upper"]) == pytest.approx(1.1 * index, rel=1e-12)
     assert (float(result["near_days"]), float(result["next_days"])) == pytest.approx((20, 50))
     assert float(result["near_share"]) == pytest.approx(2 / 3)
-    holed = variance.volatility_index(model.assign(total_variance=w.where(w != 0.02)))
-    assert (float(holed["near_days"]), float(holed["next_days"])) == pytest.approx((5, 50))
-    exact = variance.volatility_index(model, horizon="50d")
-    assert 100 * float(exact["index"]) == pytest.approx(100 * np.sqrt(0.05 * 365 / 50))
-    for days in (3, 90):
-        beyond = variance.volatility_index(model, horizon=f"{days}d")
-        assert np.isnan(beyond["index"])
-        assert int(beyond["status"]) == Status.EXTRAPOLATED
-    assert "lower" not in variance.volatility_index(model[["total_variance"]])
+    without_bounds = variance.volatility_index(four_expiries[["total_variance"]])
+    assert "lower" not in without_bounds
+
+
+def test_index_skips_an_expiry_without_a_variance(four_expiries):
+    w = four_expiries["total_variance"]
+    result = variance.volatility_index(four_expiries.assign(total_variance=w.where(w != 0.02)))
+    assert (float(result["near_days"]), float(result["next_days"])) == pytest.approx((5, 50))
+
+
+def test_index_at_an_expiry_is_its_volatility(four_expiries):
+    result = variance.volatility_index(four_expiries, horizon="50d")
+    assert float(result["index"]) == pytest.approx(np.sqrt(0.05 * 365 / 50))
+
+
+@pytest.mark.parametrize("horizon", ["3d", "90d"])
+def test_index_beyond_all_expiries_is_nan(four_expiries, horizon):
+    result = variance.volatility_index(four_expiries, horizon=horizon)
+    assert np.isnan(result["index"])
+    assert int(result["status"]) == Status.EXTRAPOLATED
 
 
 def test_invalid_arguments_are_rejected():

@@ -31,6 +31,7 @@ def windows(*pairs: tuple[float, float]) -> list[Window]:
 
 
 def test_ledger_distinguishes_no_rows_from_not_requested(tmp_path: Path) -> None:
+    """BTC has rows, LTC was requested and has none, XRP was not requested."""
     archive = open_archive(tmp_path)
     entries = [LedgerEntry("okx", "BTC", hour(0), hour(4)), LedgerEntry("okx", "LTC", hour(0), hour(4))]
     assert archive.append("funding_history", rates(["BTC"], ["okx"], hours=4), requests=entries) == 4
@@ -39,16 +40,22 @@ def test_ledger_distinguishes_no_rows_from_not_requested(tmp_path: Path) -> None
     assert archive.unanswered("funding_history", "okx", "BTC", hour(2), hour(9)) == windows((4, 9))
     assert archive.unanswered("oi_history", "okx", "BTC", hour(0), hour(4)) == windows((0, 4))
     assert archive.requests()["symbol"].tolist() == ["BTC", "LTC"]
-    archive = open_archive(tmp_path / "windows")
-    for a, b in ((4, 6), (0, 2), (2, 4), (8, 10)):
-        ask(archive, ("okx", "BTC", hour(a), hour(b)))
+
+
+def test_adjacent_windows_of_the_ledger_are_joined(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    for start, end in ((4, 6), (0, 2), (2, 4), (8, 10)):
+        ask(archive, ("okx", "BTC", hour(start), hour(end)))
     rows = archive.requests()
     assert list(zip(rows["start"], rows["end"], strict=True)) == windows((0, 6), (8, 10))
     assert archive.unanswered("funding_history", "okx", "BTC", hour(1), hour(12)) == windows((6, 8), (10, 12))
-    assert len(list((tmp_path / "windows").glob("ledger-*.json"))) == 1
-    archive = open_archive(tmp_path / "every")
-    every = LedgerEntry("okx", None, hour(0), hour(2))
-    ask(archive, every, LedgerEntry("okx", "BTC", hour(2), hour(3)), rows=rates(hours=1))
+    assert len(list(tmp_path.glob("ledger-*.json"))) == 1
+
+
+def test_request_of_all_symbols_covers_each_symbol(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    of_all = LedgerEntry("okx", None, hour(0), hour(2))
+    ask(archive, of_all, LedgerEntry("okx", "BTC", hour(2), hour(3)), rows=rates(hours=1))
     assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(4)) == windows((3, 4))
     assert archive.unanswered("funding_history", "okx", None, hour(0), hour(4)) == windows((2, 4))
 
@@ -83,8 +90,8 @@ def test_the_ledger_and_the_rows_change_in_one_step(tmp_path: Path, monkeypatch:
 
 
 def test_version_states_whether_appended_rows_change_the_past(tmp_path: Path) -> None:
-    """Rows at the end leave the past as it was; rows over an hour behind the newest change it."""
-    archive = open_archive(tmp_path / "a")
+    """Rows that are over an hour older than the newest row change it."""
+    archive = open_archive(tmp_path)
     steps = [
         (["BTC"], hour(0), 10, False),
         (["BTC"], hour(0), 12, False),
@@ -92,19 +99,24 @@ def test_version_states_whether_appended_rows_change_the_past(tmp_path: Path) ->
         (["ETH"], hour(10), 1, False),
         (["ETH"], hour(9.9), 1, True),
     ]
-    versions, name = [], None
+    versions = []
     for symbols, start, hours, changes_past in steps:
-        before = archive.version
+        past_before = archive.version.partition(".")[0]
         archive.append("funding_history", rates(symbols, ["okx"], hours=hours, start=start))
-        assert (past(archive) != before.partition(".")[0]) == changes_past
+        assert (past(archive) != past_before) == changes_past
         versions.append(archive.version)
-        assert archive.id == (name := name or archive.id)
     assert len(set(versions)) == 4
     assert versions[1] == versions[2]
-    assert open_archive(tmp_path / "a").id == name
-    other = open_archive(tmp_path / "b")
+
+
+def test_identity_of_an_archive_is_its_own_and_does_not_change(tmp_path: Path) -> None:
+    archive, other = open_archive(tmp_path / "a"), open_archive(tmp_path / "b")
+    archive.append("funding_history", rates(["BTC"], ["okx"], hours=10))
+    identity = archive.id
+    archive.append("funding_history", rates(["BTC"], ["okx"], hours=12))
+    assert archive.id == open_archive(tmp_path / "a").id == identity
     other.append("funding_history", rates(["BTC"], ["okx"], hours=10))
-    assert other.id != name
+    assert other.id != identity
 
 
 @pytest.mark.parametrize(

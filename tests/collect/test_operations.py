@@ -48,35 +48,46 @@ def _rates_at(day: str) -> pd.DataFrame:
     return rates(["BTC"], ["okx"], hours=24, start=pd.Timestamp(day, tz="UTC"))
 
 
-def test_retention_removes_whole_months_and_their_ledger_entries(archive: Archive) -> None:
+@pytest.fixture
+def three_months(archive: Archive) -> Archive:
+    """Rates of a day in November, December and January, and a failed request over all of December."""
     for day in ("2025-11-20", "2025-12-20", "2026-01-10"):
         first = pd.Timestamp(day, tz="UTC")
         request = LedgerEntry("okx", None, first, first + pd.Timedelta(1, "D"))
         archive.merge(FUNDING, _rates_at(day), requests=[request])
     failed = LedgerEntry("okx", "ETH", "2025-11-30", "2026-01-02", "HTTP 503")
     archive.merge(FUNDING, _rates_at("2026-01-10"), requests=[failed])
-    before, size = archive.version, len(_rates_at("2026-01-10"))
-    assert archive.drop_before("2026-01-15") == (2 * size, 2), (
-        "January has rows from the 10th, and is not over"
-    )
+    return archive
+
+
+def test_retention_removes_whole_months(three_months: Archive) -> None:
+    """January has a row from before the 15th, but is not over."""
+    archive = three_months
+    version, size = archive.version, len(_rates_at("2026-01-10"))
+    assert archive.drop_before("2026-01-15") == (2 * size, 2)
     rows = archive.read(FUNDING, *EVER)
     assert len(rows) == size
     assert rows["time"].min() == pd.Timestamp("2026-01-10", tz="UTC")
-    ledger = [
-        (f"{row.start:%m-%d}", f"{row.end:%m-%d}", row.answered) for row in archive.requests().itertuples()
-    ]
-    assert ledger == [("01-10", "01-11", True), ("01-01", "01-02", False)]
-    window = archive.unanswered(FUNDING, "okx", "BTC", "2025-12-20", "2025-12-21")
-    assert len(window) == 1, "what was dropped reads as not asked"
-    assert archive.version != before, "clients must not take their cached answers for these"
-    assert {*named_files(archive.path)} == {
-        str(p.relative_to(archive.path)) for p in archive.path.glob("*/*/*")
-    }
+    assert archive.version != version, "cached responses of clients are not current"
+    files = {str(path.relative_to(archive.path)) for path in archive.path.glob("*/*/*")}
+    assert {*named_files(archive.path)} == files
     assert archive.drop_before("2026-01-15") == (0, 0)
-    assert archive.drop_before("2026-03-01").files > 0
-    assert archive.tables() == frozenset(), "all of it is too old"
-    archive.append(FUNDING, _rates_at("2026-01-20"))
-    assert len(archive.read(FUNDING, *EVER)) == size
+
+
+def test_retention_removes_ledger_entries_of_removed_months(three_months: Archive) -> None:
+    three_months.drop_before("2026-01-15")
+    entries = three_months.requests()
+    ledger = [(f"{row.start:%m-%d}", f"{row.end:%m-%d}", row.answered) for row in entries.itertuples()]
+    assert ledger == [("01-10", "01-11", True), ("01-01", "01-02", False)]
+    window = three_months.unanswered(FUNDING, "okx", "BTC", "2025-12-20", "2025-12-21")
+    assert len(window) == 1, "as if it had not been requested"
+
+
+def test_rows_can_be_added_after_all_were_removed(three_months: Archive) -> None:
+    assert three_months.drop_before("2026-03-01").files > 0
+    assert three_months.tables() == frozenset()
+    three_months.append(FUNDING, _rates_at("2026-01-20"))
+    assert len(three_months.read(FUNDING, *EVER)) == len(_rates_at("2026-01-20"))
 
 
 def test_collector_applies_keep_and_does_not_refill_before_it(archive, monkeypatch) -> None:

@@ -59,44 +59,61 @@ def test_price_kinds_are_separate_and_raw_rows_are_unchanged(ask: Caller) -> Non
     assert "kind must be one of mark, index, last" in ask.error(PATH, 400, symbol="BTC", kind="mid")["error"]
 
 
-def test_positioning_samples_whole_rows_and_sums_taker_volume_by_column(ask: Caller) -> None:
-    """Binance by five minutes and half hours; the row at 11:00 is the state at the end of the step before."""
-    asked = {"symbol": "BTC", "start": "2026-06-30T10:00Z", "resolution": "1h"}
-    body = ask.body("/local/positioning/history", **asked)
+FROM_TEN = {"symbol": "BTC", "start": "2026-06-30T10:00Z", "resolution": "1h"}
+
+
+def test_positioning_of_an_hour_is_its_last_row(ask: Caller) -> None:
+    body = ask.body("/local/positioning/history", **FROM_TEN)
     assert (body["kind"], body["unit"], body["resolution"]) == ("accounts", "ratio", "1h")
-    shares = ("long_share", "short_share", "long_short_ratio")
+    columns = ("long_share", "short_share", "long_short_ratio")
     results = {
-        v: [(p["timestamp"][11:16], *map(p.get, shares)) for p in rows] for v, rows in body["series"].items()
+        venue: [(row["timestamp"][11:16], *map(row.get, columns)) for row in rows]
+        for venue, rows in body["series"].items()
     }
     assert results == {
         "binance": [("11:00", 0.75, 0.25, 3.0), ("12:00", 0.8, 0.2, 4.0)],
         "hyperliquid": [("11:00", None, None, 1.5)],
     }
-    top = ask.body("/local/positioning/history", **asked, kind="top_positions")["series"]
-    assert [point["long_short_ratio"] for point in top["binance"]] == [0.25]
+    top = ask.body("/local/positioning/history", **FROM_TEN, kind="top_positions")["series"]
+    assert [row["long_short_ratio"] for row in top["binance"]] == [0.25]
+
+
+def test_spot_prices_are_of_one_quote_currency(ask: Caller) -> None:
     for quote, venue, price in (("USDT", "binance", 99.5), ("USD", "kraken", 99.0)):
-        body = ask.body("/local/prices/spot", **asked, quote=quote)
+        body = ask.body("/local/prices/spot", **FROM_TEN, quote=quote)
         assert (body["quote"], body["unit"]) == (quote, "quote")
-        assert {v: [p["y"] for p in rows] for v, rows in body["series"].items()} == {venue: [price]}
-    taken = ask.body("/local/volume/taker", **asked)
+        assert {v: [row["y"] for row in rows] for v, rows in body["series"].items()} == {venue: [price]}
+
+
+def test_taker_volume_is_summed_over_a_bucket(ask: Caller) -> None:
+    taker = ask.body("/local/volume/taker", **FROM_TEN)
     results = {
-        v: [(p["timestamp"][11:16], p["buy_usd"], p["sell_usd"]) for p in rows]
-        for v, rows in taken["series"].items()
+        venue: [(row["timestamp"][11:16], row["buy_usd"], row["sell_usd"]) for row in rows]
+        for venue, rows in taker["series"].items()
     }
     assert results == {
         "binance": [("10:00", 30.0, 10.0), ("11:00", 40.0, 5.0)],
         "hyperliquid": [("10:00", 7.0, 8.0)],
     }
-    finer = ask.body("/local/volume/taker", **asked | {"resolution": "30m"})
-    assert [p["buy_usd"] for p in finer["series"]["binance"]] == [10.0, 20.0, 40.0]
+
+
+def test_rows_with_a_longer_step_than_the_buckets_are_omitted(ask: Caller) -> None:
+    """Rows of hyperliquid are hourly."""
+    finer = ask.body("/local/volume/taker", **FROM_TEN | {"resolution": "30m"})
+    assert [row["buy_usd"] for row in finer["series"]["binance"]] == [10.0, 20.0, 40.0]
     assert "hyperliquid" not in finer["series"]
-    dated = ask.body("/local/futures/history", **asked)["series"]
-    results = [(p["timestamp"][11:16], p["instrument_name"], p["price_usd"]) for p in dated["deribit"]]
-    assert sorted(results) == [("11:00", "BTC-25SEP26", 103.0), ("11:00", "BTC-30JUN26", 100.5)]
-    assert dated["okx"][0]["index_price_usd"] is None
     assert finer["notices"] == [
         "rows of resolution 1h were omitted: their step is longer than the buckets of 30m"
     ]
+
+
+def test_history_of_dated_futures_has_one_row_per_contract(ask: Caller) -> None:
+    dated = ask.body("/local/futures/history", **FROM_TEN)["series"]
+    results = [
+        (row["timestamp"][11:16], row["instrument_name"], row["price_usd"]) for row in dated["deribit"]
+    ]
+    assert sorted(results) == [("11:00", "BTC-25SEP26", 103.0), ("11:00", "BTC-30JUN26", 100.5)]
+    assert dated["okx"][0]["index_price_usd"] is None
 
 
 def test_single_rows_are_served_unchanged_up_to_the_clock(ask: Caller) -> None:
