@@ -133,7 +133,7 @@ def test_table_instead_of_a_panel_names_dd_panel() -> None:
         dd.analysis.volatility.realised(pd.DataFrame({"price_usd": [1.0]}))  # type: ignore[arg-type]
 
 
-def test_arguments_that_do_not_fit_the_signature_are_refused() -> None:
+def test_arguments_that_do_not_fit_the_signature_are_rejected() -> None:
     with pytest.raises(TypeError, match="asked has no argument 'other'; its arguments are "):
         asked(other=1)
     with pytest.raises(

@@ -62,7 +62,7 @@ def test_a_single_digit_day_and_another_hour() -> None:
 @pytest.mark.parametrize(
     "label", ["27MXR26", "2026-02-30", "261327", "1774598400", "next week", "26-03-27", ""]
 )
-def test_other_text_is_refused(label: str) -> None:
+def test_other_text_is_rejected(label: str) -> None:
     assert iso_of(label) is None
     with pytest.raises(ValueError, match="must be an expiry such as '2026-03-27'"):
         dd.tables.expiry(label)

@@ -302,7 +302,7 @@ def test_first_hour_is_requested_if_the_clock_has_seconds(start: str, asked: str
 
 
 @pytest.mark.parametrize("name", ["atm_history", "surface_history"])
-def test_a_window_after_the_current_instant_is_refused(name: str) -> None:
+def test_a_window_after_the_current_instant_is_rejected(name: str) -> None:
     with (
         answering(always({})) as asked,
         pytest.raises(ValueError, match=r"must begin before dd\.asof\(\), 2026-06-30"),

@@ -124,7 +124,7 @@ def test_missing_values_and_counts_survive_every_library() -> None:
 
 
 @pytest.mark.parametrize("value", ["rates", 3, [1, 2], {"a": [1]}, np.ones(3), None])
-def test_what_is_not_a_table_is_refused(value: Any) -> None:
+def test_what_is_not_a_table_is_rejected(value: Any) -> None:
     with pytest.raises(TypeError, match=r"table must be a pandas\.DataFrame"):
         dd.panel(value)
     with pytest.raises(TypeError, match=r"table must be a pandas\.DataFrame"):

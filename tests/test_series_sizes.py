@@ -44,7 +44,7 @@ def test_medians_equal_numpy_and_include_repeated_rates(several: list[list[float
             assert may_repeat[place]
 
 
-def test_series_without_repeated_rates_are_left_out() -> None:
+def test_series_without_repeated_rates_are_omitted() -> None:
     different = np.linspace(0.1, 9.0, 2_000)
     one_repeated = np.append(different[:1_500], np.full(500, 1.0))
     two_repeated = np.append(one_repeated[:1_500], np.repeat([1.0, 8.0], 250))

@@ -305,7 +305,7 @@ class TestKindsOfArray:
         with pytest.raises(ValueError, match="strike"):
             black76.price(forward, 1.0, years, 0.5, "call")
 
-    def test_status_explains_itself(self):
+    def test_status_has_a_meaning_for_each_flag(self):
         inputs = self.surface()
         del inputs["iv"]
         actual = black76.implied_vol(xr.full_like(inputs["forward"], 1e9), **inputs)
@@ -380,7 +380,7 @@ class TestPrecision:
 class TestPercent:
     @pytest.mark.parametrize("iv", [60.0, [62.0, 58.0, 55.0], pd.Series([62.0, np.nan, 55.0])])
     @pytest.mark.parametrize("of", [black76.price, black76.greeks])
-    def test_volatilities_that_look_like_percent_are_refused(self, of: Any, iv: Any):
+    def test_volatilities_that_look_like_percent_are_rejected(self, of: Any, iv: Any):
         with pytest.raises(ValueError, match=r"looks like percent, its median is (60|58)"):
             of(1e5, 1e5, 0.25, iv, "call")
 

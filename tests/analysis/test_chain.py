@@ -501,7 +501,7 @@ class TestSmiles:
         assert smile["iv_bid"].to_numpy()[0] == pytest.approx([0.55, 0.55], abs=1e-12)
         assert smile["iv_ask"].to_numpy()[0] == pytest.approx([0.65, 0.65], abs=1e-12)
 
-    def test_a_raw_chain_is_refused(self):
+    def test_a_raw_chain_is_rejected(self):
         with pytest.raises(ValueError, match="clean"):
             chain.smiles(options({}))
 

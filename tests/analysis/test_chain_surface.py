@@ -120,7 +120,7 @@ def test_bid_and_ask_need_prices(loss):
             surface.from_chain(options(), loss=loss)
 
 
-def test_weights_with_a_dim_that_chains_lack_are_refused():
+def test_weights_with_a_dim_that_chains_lack_are_rejected():
     with pytest.raises(ValueError, match=r"weights must have dims of the chain .*, got the dim 'other'"):
         surface.from_chain(options(), weights=xr.DataArray([1.0, 1.0], dims="other"))
 

@@ -92,14 +92,14 @@ def test_tighter_of_two_quotes_is_used_in_any_unit():
 
 
 @pytest.mark.parametrize("rows", [INVERSE.assign(mark_usd=4400.0), BOTH.assign(mark_usd=4400.0)])
-def test_a_row_in_both_units_is_refused_with_its_venue(rows):
+def test_a_row_in_both_units_is_rejected_with_its_venue(rows):
     with pytest.raises(ValueError, match=r"chain: 10 rows \(BTC, deribit\) have prices in coin and in USD"):
         chain.clean(rows)
 
 
 @pytest.mark.parametrize("call", [chain.clean, chain.forwards, surface.from_chain])
 @pytest.mark.parametrize(("venue", "wrong", "right"), [("deribit", "usd", "coin"), ("bybit", "coin", "usd")])
-def test_prices_named_for_the_other_unit_are_refused(call, venue, wrong, right):
+def test_prices_named_for_the_other_unit_are_rejected(call, venue, wrong, right):
     """One venue's columns are renamed; the other's stay, so only the venue itself distinguishes them."""
     own = BOTH["exchange"] == venue
     moved = BOTH.copy()
@@ -156,7 +156,7 @@ def priced(unit: str) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(("unit", "other"), [("coin", "usd"), ("usd", "coin")])
-def test_prices_in_the_other_unit_are_refused_without_volatilities(unit, other):
+def test_prices_in_the_other_unit_are_rejected_without_volatilities(unit, other):
     """A call 12,000 in the money is worth 0.19 coin: as 0.19 USD it would be below its intrinsic value."""
     with pytest.warns(DataNotice, match="26 of 26 options lack a volatility; computed 26 from their mark"):
         cleaned = chain.clean(priced(unit))
@@ -174,7 +174,7 @@ def test_chain_without_volatilities_and_prices_is_empty_with_a_notice():
     assert cleaned.attrs["dropped"]["iv_missing"] == 26
 
 
-def test_rows_without_a_side_are_refused():
+def test_rows_without_a_side_are_rejected():
     rows = priced("coin").assign(iv=0.5)
     rows["side"] = rows["side"].astype(object).where(rows["strike"] != 50_000.0)
     with pytest.raises(

@@ -163,7 +163,7 @@ def test_maintenance_of_an_inverse_leg_is_of_its_fixed_notional() -> None:
         ({"a": "quanto:SOL"}, r"contracts\['a'\]='quanto:SOL'"),
     ],
 )
-def test_contracts_that_cannot_be_valued_are_refused(contracts: dict[str, str], message: str) -> None:
+def test_contracts_that_cannot_be_valued_are_rejected(contracts: dict[str, str], message: str) -> None:
     rates, prices = _market()
     rule, costs = backtest.HoldPair("BTC", "a", "b"), backtest.Costs(fee_bps=0.0)
     with pytest.raises(ValueError, match=message):

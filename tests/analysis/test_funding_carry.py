@@ -200,6 +200,6 @@ def test_slippage_of_the_four_trades_is_a_cost():
         ({"fee_bps": {"a": 1.0}}, "fee_bps does not have a fee for b: add the bps of one trade"),
     ],
 )
-def test_what_cannot_be_computed_is_refused(options, message):
+def test_carry_that_cannot_be_computed_raises(options, message):
     with pytest.raises(ValueError, match=message):
         _even(_pair(np.zeros(60), np.ones(60)), **options)

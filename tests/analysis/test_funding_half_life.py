@@ -46,7 +46,7 @@ def test_gaps_are_not_bridged():
     assert int(result["status"]) == FundingStatus.TOO_FEW
 
 
-def test_series_without_a_half_life_say_why():
+def test_series_without_a_half_life_have_a_status():
     rng = np.random.default_rng(4)
     values = np.where(np.arange(100) % 2 == 0, 1.0, -1.0) + 0.1 * rng.standard_normal(100)
     result = _ols(series(values), resamples=99)
@@ -115,7 +115,7 @@ def test_invalid_options_raise(options, message):
         _ols(series(np.zeros(40)), **options)
 
 
-def test_settlements_off_their_grid_are_left_out():
+def test_settlements_off_their_grid_are_omitted():
     values = _decaying(3.0, 80, 6)[0]
     hours = np.arange(80) * 8.0
     extra = series(np.append(values, 99.0), hours=np.append(hours, 27.0)).sortby("time")

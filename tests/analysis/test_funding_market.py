@@ -161,7 +161,7 @@ def test_hourly_and_eight_hourly_venues_are_compared_over_the_same_periods():
     )
 
 
-def test_carried_rates_are_left_out():
+def test_carried_rates_are_omitted():
     """Every other sample of a venue is real, the rest is carried: it moves with nothing but itself."""
     panel = _moving(rows=1_200, step=1.0, kind="sampled")
     real = xr.DataArray(np.arange(1_200) % 2 == 0, dims="time")

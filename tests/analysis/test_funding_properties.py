@@ -188,7 +188,7 @@ def test_all_nan_panel_gives_nan_without_a_warning(name):
 @pytest.mark.parametrize(
     "name", [name for name in CASES if not name.startswith(("universe", "slippage", "zscore"))]
 )
-def test_an_unlabelled_rate_is_refused(name):
+def test_an_unlabelled_rate_is_rejected(name):
     panel, case = CASES[name]
     with pytest.raises(ValueError, match="the unit of panel is missing"):
         case(panel.drop_attrs().assign_attrs(kind=panel.attrs["kind"]))

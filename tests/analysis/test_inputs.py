@@ -35,7 +35,7 @@ def test_bare_arrays_get_the_last_dims_of_labelled_ones() -> None:
         {"one": GRID, "odd": np.ones((4, 2, 3))},
     ],
 )
-def test_an_array_that_does_not_fit_is_refused_by_name(others: dict[str, object]) -> None:
+def test_an_array_that_does_not_fit_is_rejected_by_name(others: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"^odd has the shape"):
         together(**others)
 
@@ -151,7 +151,7 @@ def test_invalid_panel_or_period_is_rejected_with_its_argument(call: object, nam
         call(dd.analysis.funding)  # type: ignore[operator]
 
 
-def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
+def test_parameters_and_times_of_two_lengths_are_rejected_by_name() -> None:
     raw = dd.analysis.smile.svi.Raw(0.02, 0.13, -0.3, 0.0, 0.4)
     with pytest.raises(ValueError, match="year_fraction, k_min, k_max and forward"):
         dd.analysis.smile.from_raw(raw, np.ones(2), forward=np.ones(3))
@@ -168,7 +168,7 @@ def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
         ("instrument_name", pd.NaT, "table must have text in the column 'instrument_name', got datetime64"),
     ],
 )
-def test_a_column_of_another_kind_than_in_the_tables_is_refused(
+def test_a_column_of_another_kind_than_in_the_tables_is_rejected(
     column: str, value: object, message: str
 ) -> None:
     frame = pd.DataFrame({"other": ["x"], column: value})

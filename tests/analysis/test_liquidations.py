@@ -236,7 +236,7 @@ def test_unfinished_cluster_is_nan() -> None:
     ("sides", "named"),
     [(["Sell", "Buy"], "got 'Sell'"), (["S", "S"], "got 'S'"), (["long", None], "got (None|nan)")],
 )
-def test_unknown_sides_are_refused(sides: list[str | None], named: str) -> None:
+def test_unknown_sides_are_rejected(sides: list[str | None], named: str) -> None:
     frame = pd.DataFrame(
         {"time": pd.to_datetime(["2026-01-01T00:00Z"] * 2), "side": sides, "value_usd": [1.0, 2.0]}
     )

@@ -114,7 +114,7 @@ def test_contracts_without_tiers_are_named() -> None:
         (TIERS.assign(maintenance_margin=0.5), "pass a lower leverage"),
     ],
 )
-def test_an_impossible_table_of_tiers_is_refused(table: pd.DataFrame, text: str) -> None:
+def test_an_impossible_table_of_tiers_is_rejected(table: pd.DataFrame, text: str) -> None:
     rates = panel([[[0.0] * 3, [4.0] * 3]])
     with pytest.raises(ValueError, match=text):
         backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=0.0), maintenance=table)

@@ -252,7 +252,7 @@ def test_open_interest_functions_have_no_look_ahead(spoil: float) -> None:
         xr.testing.assert_equal(item.isel(time=slice(0, 30)), other.isel(time=slice(0, 30)))
 
 
-def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_refused() -> None:
+def test_negative_open_interest_rates_and_times_that_do_not_ascend_are_rejected() -> None:
     open_interest = panel([[1.0, -1.0], [1.0, 3.0]], "ab")
     for refused in (
         lambda: oi.market_share(open_interest),

@@ -321,7 +321,7 @@ def _quote(chains, row, strike, name):
     return float(chains.loc[at, f"{name}_coin"].iloc[0])
 
 
-def test_expiries_without_a_delivery_price_are_refused():
+def test_expiries_without_a_delivery_price_are_rejected():
     chains = made_chains(path(25))
     with pytest.raises(ValueError, match="expires at 2026-01-09 08:00 UTC is still open: pass delivery="):
         backtest.options(chains, STRANGLE, COSTS)
@@ -627,7 +627,7 @@ def test_invalid_input_raises_with_its_name():
             build()
 
 
-def test_a_delivery_price_in_another_unit_is_refused():
+def test_a_delivery_price_in_another_unit_is_rejected():
     spots = path(31)
     delivered = {expiry: price / 1000.0 for expiry, price in fridays(spots).items()}
     with pytest.raises(ValueError, match=r"delivery has 9[0-9.]+ USD for the expiry 2026-01-09 08:00 UTC"):

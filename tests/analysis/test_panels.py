@@ -6,7 +6,7 @@ from derivdata.analysis import panels
 from tests.analysis.funding_made import market, series, times
 
 
-def test_a_unit_against_the_name_is_refused():
+def test_a_unit_against_the_name_is_rejected():
     assert panels.unit_of(series([1.0]).drop_attrs()) is None
     with pytest.raises(ValueError, match="correct one of them"):
         panels.unit_of(series([1.0]).rename("oi_usd"))

@@ -430,7 +430,7 @@ def test_symbols_and_venues_are_independent_and_lazy() -> None:
         xr.testing.assert_allclose(lazy.compute(), whole)
 
 
-def test_panels_that_do_not_fit_are_refused() -> None:
+def test_panels_that_do_not_fit_are_rejected() -> None:
     calendar = made_calendar()
     mark = series([100.0] * 9, "mark_usd")
     with pytest.raises(ValueError, match="mark, funding or oi is missing"):

@@ -214,7 +214,7 @@ def test_payments_overlapping_after_omissions_are_omitted_too():
 
 
 @pytest.mark.parametrize("hourly", [1, 4])
-def test_intervals_longer_than_the_time_between_payments_are_refused(hourly):
+def test_intervals_longer_than_the_time_between_payments_are_rejected(hourly):
     stamps = pd.date_range("2026-01-01", periods=40, freq=f"{hourly}h").as_unit("us")
     panel = settled([1.0] * 40, stamps, hourly)
     assert funding.cumulative(panel)["funding_bps"][-1] == 40 * hourly / 8

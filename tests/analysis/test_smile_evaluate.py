@@ -206,7 +206,7 @@ def test_labels_and_laziness_of_parameters_are_kept():
 
 @pytest.mark.parametrize("away", [0.0, 1e-9, 1e-7])
 @pytest.mark.parametrize("rho", [0.0, -0.3])
-def test_jump_wings_of_a_min_variance_at_the_money_are_refused(away, rho):
+def test_jump_wings_of_a_min_variance_at_the_money_are_rejected(away, rho):
     """Every sigma has the same jump wings there, so they do not determine raw parameters."""
     raw = svi.Raw(0.02, 0.1, rho, rho * 0.15 / np.sqrt(1 - rho**2) + away, 0.15)
     with pytest.raises(ValueError, match="do not determine the slice"):
@@ -215,7 +215,7 @@ def test_jump_wings_of_a_min_variance_at_the_money_are_refused(away, rho):
     np.testing.assert_allclose(svi.convert(svi.convert(near, 0.25), 0.25), near, rtol=1e-6)
 
 
-def test_jump_wings_of_no_slice_are_refused_and_flat_ones_are_flat():
+def test_jump_wings_of_no_slice_are_rejected_and_flat_ones_are_flat():
     with pytest.raises(ValueError, match=r"1 jump-wing set\(s\) must have v of at least v_min"):
         svi.convert(svi.JumpWings(0.03, -0.1, 0.5, 0.4, 0.04), 1.0)
     with pytest.raises(ValueError, match="psi = 0 and v above v_min"):

@@ -301,7 +301,7 @@ def test_volatilities_of_fifteen_hundred_percent_are_fitted():
 
 
 @pytest.mark.parametrize("fitted", [smile.fit, surface.fit])
-def test_a_labelled_array_in_another_unit_is_refused(fitted):
+def test_a_labelled_array_in_another_unit_is_rejected(fitted):
     k = np.linspace(-0.2, 0.2, 9)[None, :]
     iv = xr.DataArray(0.5 + k**2, dims=["expiry", "strike"], attrs={"units": "1/√year"})
     moneyness = xr.DataArray(k, dims=["expiry", "strike"], attrs={"units": "1"})

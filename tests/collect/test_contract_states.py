@@ -138,7 +138,7 @@ def test_chosen_symbols_are_requested_first_and_a_single_poll_requests_all(colle
     assert len(fakes.asked()) - before == len(COINS)
 
 
-def test_refused_contract_loses_its_row_and_busy_venue_ends_the_poll(collected, fakes, clock) -> None:
+def test_rejected_contract_loses_its_row_and_busy_venue_ends_the_poll(collected, fakes, clock) -> None:
     refused = {
         "S22USDT": (400, {"code": -1121, "msg": "Invalid symbol."}),
         "S19USDT": (503, {"msg": "maintenance"}),

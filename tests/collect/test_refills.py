@@ -159,7 +159,7 @@ def test_late_payment_is_requested_again(fill, archive, fakes, clock) -> None:
     assert [time.hour for time in times] == [8, 9, 10, 11, 12]
 
 
-def test_refused_history_is_reported_with_the_poll(collected: Any, threads: Fakes) -> None:
+def test_rejected_history_is_reported_with_the_poll(collected: Any, threads: Fakes) -> None:
     truth = threads.truth.payments
     threads.truth.payments = lambda *a: [(s, h, float("nan")) for s, h, _ in truth(*a)]  # type: ignore[method-assign]
     result = collected(6, "bybit")

@@ -185,7 +185,7 @@ def test_compressed_frame_is_read_and_ping_is_answered_with_its_number(streams) 
     assert server.received[-1] == {"op": "pong", "ts": "1492420473058"}
 
 
-def test_refused_subscription_raises(streams: Any) -> None:
+def test_rejected_subscription_raises(streams: Any) -> None:
     refused = {"success": False, "ret_msg": "Invalid topic", "op": "subscribe"}
     stream, _ = streams("bybit", [[refused], []], 1)
     _until(lambda: "Invalid topic" in stream.drain()[2])

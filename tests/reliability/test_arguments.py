@@ -395,7 +395,7 @@ def _draws(name: str) -> int:
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_a_wrong_argument_is_refused_by_name(name: str, tally: Counter[str]) -> None:
+def test_a_wrong_argument_is_rejected_by_name(name: str, tally: Counter[str]) -> None:
     valid, made = _calls(name)
     seen: set[str] = set()
 
@@ -490,7 +490,7 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
         ("tables.expiry", {"label": "NUL", "name": "NUL"}),
     ],
 )
-def test_a_wrong_call_of_an_earlier_run_is_refused_by_name(name: str, kinds: dict[str, str]) -> None:
+def test_a_wrong_call_of_an_earlier_run_is_rejected_by_name(name: str, kinds: dict[str, str]) -> None:
     """Calls that raised an error of another package, or without the argument's name, with other seeds."""
     valid, made = _calls(name)
     _holds(name, valid, {argument: (kind, made[argument][kind]()) for argument, kind in kinds.items()})

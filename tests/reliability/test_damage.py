@@ -63,7 +63,7 @@ def test_a_damaged_record_is_fetched_again(open_connection: Open, tmp_path: Path
     )
 
 
-def test_a_damaged_bundle_is_refused_or_harmless(good: Path, measured: Measured) -> None:
+def test_a_damaged_bundle_is_rejected_or_harmless(good: Path, measured: Measured) -> None:
     """A zip has unused bytes, such as times; in that case the contents are identical."""
     times = count(50, 250)
     whole, told, held = good.read_bytes(), bundle.info(good), members(good)

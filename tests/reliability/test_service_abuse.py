@@ -212,7 +212,7 @@ def status_of(answer: bytes) -> int:
     return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else 0
 
 
-def test_oversized_and_broken_requests_are_refused(served: Served, measured: Measured) -> None:
+def test_oversized_and_broken_requests_are_rejected(served: Served, measured: Measured) -> None:
     before = served.mib()
     results: dict[str, int] = {}
     for name, sent in OVERSIZED.items():

@@ -51,7 +51,7 @@ def in_furlongs(name: str, argument: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "argument"), [pair for pair in PAIRS if pair[0] not in OF_ANY_UNIT])
-def test_another_unit_is_refused_with_the_name_of_the_argument(name: str, argument: str) -> None:
+def test_another_unit_is_rejected_with_the_name_of_the_argument(name: str, argument: str) -> None:
     with pytest.raises((ValueError, TypeError), match="furlong") as raised:
         function(name)(**in_furlongs(name, argument))
     assert re.search(rf"\b{argument}\b", str(raised.value))
@@ -69,7 +69,7 @@ def test_the_functions_of_any_unit_are_among_those_with_units() -> None:
     assert {name for name, _ in PAIRS} >= set(OF_ANY_UNIT)
 
 
-def test_probabilities_and_quotes_of_another_unit_are_refused() -> None:
+def test_probabilities_and_quotes_of_another_unit_are_rejected() -> None:
     probability = xr.DataArray([0.1, 0.4, 0.6, 0.97], dims="expiry")
     assert dd.analysis.delivery.calibration(probability.assign_attrs(units="1"))["count"].item() == 4
     with pytest.raises(ValueError, match="probability must be in '1', got '%'"):

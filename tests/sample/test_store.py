@@ -127,7 +127,7 @@ def test_sample_starts_at_its_start_and_unknown_symbols_are_empty(store, table):
     assert len(store.read(table, at("2027-01-01"), at("2027-01-01 12:00"), **FEW)) > 0
 
 
-def test_an_unknown_table_is_refused_and_symbols_are_base_symbols(store):
+def test_an_unknown_table_is_rejected_and_symbols_are_base_symbols(store):
     for call in (store.symbols, store.exchanges):
         with pytest.raises(
             ValueError,

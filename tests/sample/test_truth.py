@@ -9,7 +9,7 @@ from tests.support.timestamps import at
 TIMELESS = [t for t in TOPICS if t not in ("clusters", "futures", "premium", "surface", "volatilities")]
 
 
-def test_windows_are_half_open_and_an_unknown_topic_is_refused():
+def test_windows_are_half_open_and_an_unknown_topic_is_rejected():
     with pytest.raises(ValueError, match=r"topic must be one of funding, funding_base, .*, got 'fees'"):
         sample.truth("fees")
     hours = sample.truth(

@@ -49,7 +49,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("path", "params", "days"), CASES)
-def test_too_long_window_is_refused_and_the_suggested_window_fits(
+def test_too_long_window_is_rejected_and_the_suggested_window_fits(
     asked: tuple[Caller, Counting], path: str, params: dict[str, str], days: int
 ) -> None:
     ask, store = asked
@@ -68,7 +68,7 @@ def test_size_limit_of_responses_equals_that_of_the_client() -> None:
     assert encoding.LARGEST == Limits().body_bytes == 48 * 1024**2
 
 
-def test_large_response_is_refused_when_the_estimate_missed_it(
+def test_large_response_is_rejected_when_the_estimate_missed_it(
     asked: tuple[Caller, Counting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask, _ = asked

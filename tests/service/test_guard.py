@@ -53,7 +53,7 @@ def test_requests_to_addresses_and_allowed_hosts_are_served(local: service.Runni
 
 
 @pytest.mark.parametrize("host", ["", *OTHERS.split(), *NO_HOSTS.split()])
-def test_requests_to_other_hosts_are_refused_with_advice(local: service.RunningService, host: str) -> None:
+def test_requests_to_other_hosts_are_rejected_with_advice(local: service.RunningService, host: str) -> None:
     answer = get(local, Host=host)
     assert answer.status_code in (400, 421)
     if answer.status_code == 421:
@@ -64,7 +64,7 @@ def test_requests_to_other_hosts_are_refused_with_advice(local: service.RunningS
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/nowhere"])
-def test_documentation_page_is_refused_for_other_hosts(local: service.RunningService, path: str) -> None:
+def test_documentation_page_is_rejected_for_other_hosts(local: service.RunningService, path: str) -> None:
     answer = requests.get(local.url + path, headers={"Host": "rebind.evil.example"}, timeout=PATIENCE)
     assert answer.status_code == 421
 
@@ -72,7 +72,7 @@ def test_documentation_page_is_refused_for_other_hosts(local: service.RunningSer
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://localhost", "https://"]
 )
-def test_requests_from_other_origins_are_refused(local: service.RunningService, origin: str) -> None:
+def test_requests_from_other_origins_are_rejected(local: service.RunningService, origin: str) -> None:
     answer = get(local, Origin=origin)
     assert answer.status_code == 403
     assert "Access-Control-Allow-Origin" not in answer.headers
@@ -105,7 +105,7 @@ def head(*lines: str, method: str = "GET") -> bytes:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_endless_request_body_is_refused(local: service.RunningService, method: str) -> None:
+def test_endless_request_body_is_rejected(local: service.RunningService, method: str) -> None:
     """A GiB in chunks is sent: the service rejects it after 64 KiB and closes."""
     chunk = b"10000\r\n" + b"x" * (1 << 16) + b"\r\n"
     sent = head("Transfer-Encoding: chunked", method=method)
@@ -113,7 +113,7 @@ def test_endless_request_body_is_refused(local: service.RunningService, method: 
     assert came.startswith(b"HTTP/1.1 413 ") or came == b""  # or reset before the response could be read
 
 
-def test_too_long_request_bodies_are_refused_unread(local: service.RunningService) -> None:
+def test_too_long_request_bodies_are_rejected_unread(local: service.RunningService) -> None:
     came = talk(local, head("Content-Length: 65537"))
     assert came.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close" in came.lower()
@@ -153,7 +153,7 @@ def test_connection_is_closed_when_the_client_does_not_read() -> None:
         running.stop()
 
 
-def test_responses_are_refused_while_slow_clients_hold_too_many_bytes() -> None:
+def test_responses_are_rejected_while_slow_clients_hold_too_many_bytes() -> None:
     """A body counts once for all its clients, and a single one may always be sent."""
     unsent, body = UnsentBodies(limit=100), b"x" * 60
     assert unsent.has_room(b"y" * 200)
@@ -166,7 +166,7 @@ def test_responses_are_refused_while_slow_clients_hold_too_many_bytes() -> None:
     assert unsent.has_room(b"y" * 200)
 
 
-def test_responses_are_refused_until_memory_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_responses_are_rejected_until_memory_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     room = iter([False, True])
     monkeypatch.setattr(UnsentBodies, "has_room", lambda *_: next(room))
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)

@@ -72,7 +72,7 @@ def test_legacy_paths_serve_their_successors(ask: Caller, family: str) -> None:
     assert ask.error(f"/{family}/coin", 403, tier="free", coin="BTC")["required_tier"] == "dev"
 
 
-def test_one_parameter_under_both_names_is_refused(ask: Caller) -> None:
+def test_one_parameter_under_both_names_is_rejected(ask: Caller) -> None:
     both = ask.error("/liquidations/aggregates", 400, period="4h", range="4h")["error"]
     assert both == "range (also as period) was sent 2 times: pass range once"
     mixed = ask.error("/oi/BTC/timeseries", 400, period="7d", start="2026-06-20")["error"]
@@ -80,7 +80,7 @@ def test_one_parameter_under_both_names_is_refused(ask: Caller) -> None:
 
 
 @pytest.mark.parametrize(("path", "old", "new", "advice"), PARAMETERS)
-def test_legacy_paths_are_refused_after_their_sunset(
+def test_legacy_paths_are_rejected_after_their_sunset(
     late: Caller, path: str, old: dict[str, Any], new: dict[str, Any], advice: str
 ) -> None:
     name, successor = next((o, n) for o, n in zip(old, new, strict=True) if o != n)

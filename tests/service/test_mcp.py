@@ -83,7 +83,7 @@ def test_tool_returns_the_response_of_its_endpoint() -> None:
         ("free", "oi_exchanges-summary", {}, "required_tier"),
     ],
 )
-def test_refused_call_is_a_tool_error_with_the_reason(
+def test_rejected_call_is_a_tool_error_with_the_reason(
     tier: str, name: str, arguments: dict[str, Any], words: str
 ) -> None:
     [found] = asked((name, arguments), tier=tier)

@@ -187,7 +187,7 @@ def test_rate_limit_error_has_the_seconds_stated_in_the_body(open_connection: Op
     assert raised.value.retryable
 
 
-def test_a_refused_connection_is_a_network_error(open_connection: Open) -> None:
+def test_a_rejected_connection_is_a_network_error(open_connection: Open) -> None:
     with serving(answers([GOOD])) as server:
         url = server.url
     with pytest.raises(errors.NetworkError, match="refused"):

@@ -26,12 +26,12 @@ def _exercises(*rows: tuple[str, str, str]) -> str:
         (("BTC-USD-190927-9000-P", "8016.3", "expired_otm"), "9000-P is expired_otm at 8016.3"),
     ],
 )
-def test_a_price_on_the_wrong_side_of_a_strike_is_refused(row: tuple[str, str, str], message: str) -> None:
+def test_a_price_on_the_wrong_side_of_a_strike_is_rejected(row: tuple[str, str, str], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         venues.read("okx", _OKX, _exercises(row))
 
 
-def test_two_prices_of_one_expiry_are_refused() -> None:
+def test_two_prices_of_one_expiry_are_rejected() -> None:
     rows = ("BTC-USD-190927-8000-C", "8016.3", "exercised"), ("BTC-USD-190927-7000-C", "8017", "exercised")
     with pytest.raises(SchemaError, match="two rows at 2019-09-27T08:00:00Z with different values"):
         venues.read("okx", _OKX, _exercises(*rows))

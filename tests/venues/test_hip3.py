@@ -46,7 +46,7 @@ def _read(venue: str, request: str, body: str, table: str = "funding_history") -
         ("hyena", "/info metaAndAssetCtxs", ["hyna:BTC"], [("hyena", "BTC")]),
     ],
 )
-def test_a_dex_is_a_venue_or_a_part_of_the_symbol(venue, request_, names, expected) -> None:
+def test_dex_is_a_venue_or_a_prefix_of_the_symbol(venue, request_, names, expected) -> None:
     assert _read(venue, request_, json.dumps(contexts(*names))) == expected
 
 
@@ -62,7 +62,7 @@ def test_a_dex_is_a_venue_or_a_part_of_the_symbol(venue, request_, names, expect
         ("hyperliquid", "/info metaAndAssetCtxs", "xyz:GOLD", "read the body as venue='tradexyz'"),
     ],
 )
-def test_a_body_of_another_dex_is_refused(venue, request_, name, message) -> None:
+def test_a_body_of_another_dex_is_rejected(venue, request_, name, message) -> None:
     with pytest.raises(SchemaError, match=message):
         _read(venue, request_, json.dumps(contexts(name)))
 

@@ -291,7 +291,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("venue", "request_", "kind", "body"), OTHERS)
-def test_a_body_of_a_request_that_is_not_read_is_refused(
+def test_a_body_of_a_request_that_is_not_read_is_rejected(
     venue: str, request_: str, kind: str, body: Any
 ) -> None:
     with pytest.raises(SchemaError):

@@ -127,7 +127,7 @@ def test_damaged_body_never_gives_a_wrong_row(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_body_that_ends_early_is_refused(name: str) -> None:
+def test_a_body_that_ends_early_is_rejected(name: str) -> None:
     result = told_of(name)
     text = json.dumps(result.body["$"])
     for cut in sorted({1, len(text) // 3, len(text) // 2, len(text) - 1}):

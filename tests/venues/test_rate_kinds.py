@@ -37,7 +37,7 @@ OWN = {"fundingRate": "0.0012026746", "nextFundingTime": 1788458400000, "funding
 PREDICTED = [["BTC", [["BinPerp", BINANCE], ["HlPerp", OWN], ["BybitPerp", None]]]]
 
 
-def test_predictions_of_hyperliquid_are_of_the_venue_that_each_names() -> None:
+def test_prediction_of_hyperliquid_belongs_to_the_named_venue() -> None:
     result = rates("hyperliquid", "/info predictedFundings", PREDICTED, "2026-09-03T17:30Z")
     assert rows(result) == {
         "binance predicted": (0.9858, 0.00009858, at("2026-09-04T00:00")),
@@ -47,7 +47,7 @@ def test_predictions_of_hyperliquid_are_of_the_venue_that_each_names() -> None:
     assert result["interval_hours"].tolist() == [8.0, 1.0]
 
 
-def test_a_settlement_that_is_past_is_not_stated() -> None:
+def test_settlement_in_the_past_is_omitted() -> None:
     """The venue's own is then the next whole hour; of another venue it is not known."""
     result = rates("hyperliquid", "/info predictedFundings", PREDICTED, "2026-09-04T00:00Z")
     assert result.set_index("exchange")["settlement_time"]["hyperliquid"] == at("2026-09-04T01:00")
@@ -65,7 +65,7 @@ def test_a_prediction_without_an_interval_is_of_an_hour_on_the_venue_itself() ->
     assert result["interval_hours"].tolist() == [1.0]
 
 
-def test_an_unknown_venue_is_left_out_with_a_notice() -> None:
+def test_an_unknown_venue_is_omitted_with_a_notice() -> None:
     body = [["BTC", [["BinPerp", BINANCE], ["HlPerp", OWN], ["NewPerp", BINANCE]]]]
     with pytest.warns(DataNotice, match="NewPerp is not a known venue"):
         result = rates("hyperliquid", "/info predictedFundings", body, "2026-09-03T17:30Z")

@@ -98,7 +98,7 @@ def test_bodies_of_a_venue_are_read_in_its_units(venue: str) -> None:
     assert [text for case in cases for text in _differences(case)] == []
 
 
-def test_each_body_of_the_corpus_says_where_it_is_from() -> None:
+def test_each_body_of_the_corpus_states_its_source() -> None:
     for case in CORPUS:
         origin = case["origin"]
         assert origin["source"]
@@ -122,7 +122,7 @@ def test_null_is_a_part_of_a_history_without_payments(exchange: str, request_: s
     assert result["funding_settlements"].empty
 
 
-def test_an_interval_that_no_venue_pays_at_is_left_out() -> None:
+def test_an_interval_that_no_venue_pays_at_is_omitted() -> None:
     """Bybit states minutes: 8 of them are not an interval, and 480 are 8 hours."""
     contract = {"contractType": "LinearPerpetual", "status": "Trading", "quoteCoin": "USDT",
                 "launchTime": "1585526400000", "deliveryTime": "0"}  # fmt: skip
@@ -314,7 +314,7 @@ def test_subscription_confirmation_gives_no_rows(exchange: str, frame: str) -> N
     assert dd.venues.read(exchange, "any", frame) == {}
 
 
-def test_kraken_bars_without_a_pair_are_refused() -> None:
+def test_kraken_bars_without_a_pair_are_rejected() -> None:
     with pytest.raises(SchemaError, match=r"expected the bars of one pair, got \[\]"):
         dd.venues.read("kraken", "/0/public/OHLC?pair=XBTUSD", '{"error": [], "result": {}}', at=AT)
 
@@ -384,7 +384,7 @@ def test_a_stamp_within_a_minute_of_the_hour_is_rounded_to_it(off_ms: int, is_ro
     assert time == pd.Timestamp(AT) + pd.Timedelta(0 if is_rounded else off_ms, "ms")
 
 
-def test_figures_in_another_unit_are_refused() -> None:
+def test_figures_in_another_unit_are_rejected() -> None:
     rows = [
         {"symbol": f"C{i}_USDT", "timestamp": MS, "fundingRate": 1e-4, "indexPrice": 2.0, "lastPrice": 2.0}
         for i in range(6)
@@ -429,7 +429,7 @@ def test_usdt_quote_is_preferred() -> None:
     assert result["funding_history"]["rate_bps_8h"].tolist() == [1.0]
 
 
-def test_a_contract_that_no_one_names_and_an_unknown_venue_or_path_are_refused() -> None:
+def test_body_without_its_contract_and_unknown_venues_or_paths_are_rejected() -> None:
     body = json.dumps([{"t": MS // 1000, "r": "0.0001"}])
     with pytest.raises(SchemaError, match="does not name the contract: pass it with the request"):
         dd.venues.read("gateio", "/futures/usdt/funding_rate", body)
@@ -441,7 +441,7 @@ def test_a_contract_that_no_one_names_and_an_unknown_venue_or_path_are_refused()
         dd.venues.read("binance", "/x", "[]")
 
 
-def test_a_venue_may_have_another_of_its_names() -> None:
+def test_venue_is_accepted_by_its_other_name() -> None:
     body = json.dumps([{"t": MS // 1000, "r": "0.0001"}])
     rows = dd.venues.read("Gate.io", "/futures/usdt/funding_rate?contract=ETH_USDT", body)
     assert rows["funding_settlements"]["exchange"].tolist() == ["gateio"]
@@ -566,6 +566,6 @@ def test_price_crash_of_one_coin_is_not_taken_for_another_unit() -> None:
         ("lighter", '{"error":{"code":30005,"message":"invalid channel"}}'),
     ],
 )
-def test_a_refused_subscription_is_an_error(exchange: str, frame: str) -> None:
+def test_a_rejected_subscription_is_an_error(exchange: str, frame: str) -> None:
     with pytest.raises(VenueError, match=r"unknown contract|invalid"):
         venues.read(exchange, "any", frame)

@@ -65,13 +65,13 @@ def test_usual_series_give_no_notice() -> None:
 
 
 @pytest.mark.parametrize("factor", [8.0, 100.0, 1e3, -1.0])
-def test_the_interest_in_two_units_or_of_two_signs_is_named(factor: float) -> None:
+def test_interest_in_two_units_or_of_two_signs_is_reported(factor: float) -> None:
     wrong = [*MIXED, *(factor * rate for rate in MIXED)]
     result = list(series_doubts("binance", "funding_settlements", payments(wrong, "XRP")))
     assert any("repeats two values" in text for text in result)
 
 
-def test_rates_above_the_cap_that_the_venue_stated_are_named() -> None:
+def test_rates_above_the_cap_that_the_venue_stated_are_reported() -> None:
     # OKX stated 37.5 bps per interval of 8 h for BTC on 2026-09-11: 37 is a payment, 40 is not.
     assert list(series_doubts("okx", "funding_settlements", payments([*MIXED, 37.0], exchange="okx"))) == []
     (text,) = series_doubts("okx", "funding_settlements", payments([*MIXED, 40.0], exchange="okx"))
@@ -84,7 +84,7 @@ def test_rates_above_the_cap_that_the_venue_stated_are_named() -> None:
     assert not cap.is_broken_by(0.5, 4.0, START), "the cap is that of 8 hours"
 
 
-def test_zeros_and_still_rows_are_named_but_not_the_interest() -> None:
+def test_zeros_and_constant_rows_are_reported_but_not_the_interest() -> None:
     (text,) = series_doubts("bybit", "funding_settlements", payments([-0.0] * 12, "XRP", "bybit"))
     assert text == "rate_bps_8h of XRP is 0 in 12 consecutive rows, first 2026-08-01T00:00:00Z"
     assert list(series_doubts("deribit", "funding_settlements", payments([0.0] * 12, "XRP", "deribit"))) == []
@@ -93,14 +93,14 @@ def test_zeros_and_still_rows_are_named_but_not_the_interest() -> None:
     assert "is 0.73214 in 12 consecutive rows" in text
 
 
-def test_payments_of_large_coins_above_all_recorded_ones_are_named() -> None:
+def test_payments_of_large_coins_above_all_recorded_ones_are_reported() -> None:
     rates = [46.0 + number / 7 for number in range(12)]
     (text,) = series_doubts("bingx", "funding_settlements", payments(rates, exchange="bingx"))
     assert "has a median of 46.8 bps in 12 payments" in text
     assert list(series_doubts("bingx", "funding_settlements", payments(rates, "XRP", "bingx"))) == []
 
 
-def test_a_last_payment_within_the_interval_is_named() -> None:
+def test_last_payment_within_the_interval_is_reported() -> None:
     rows = payments(MIXED[:7])
     rows.loc[6, "time"] -= pd.Timedelta(4, "h")
     rows.loc[6, "interval_hours"] = np.nan
@@ -111,7 +111,7 @@ def test_a_last_payment_within_the_interval_is_named() -> None:
     )
 
 
-def test_open_interest_of_no_venue_and_of_two_sizes_is_named() -> None:
+def test_impossible_open_interest_and_open_interest_of_two_sizes_are_reported() -> None:
     (text,) = series_doubts("okx", "oi_history", interest([100 * value for value in LEVELS]))
     assert text == "the median oi_usd of BTC is 5.125e+11: no venue has ever had as much"
     swapped = [*LEVELS, *(value / 90_000 for value in LEVELS)]
@@ -152,7 +152,7 @@ def found(rates: list[float], symbol: str = "BTC", **changes: Any) -> list[str]:
     return list(series_doubts("binance", "funding_settlements", rows))
 
 
-def test_repeated_page_of_payments_is_named() -> None:
+def test_repeated_page_of_payments_is_reported() -> None:
     page = [0.31, -0.72, 0.54, 0.18, -0.27, 0.63, 0.11, 0.95]
     (text,) = found([*page, 1.0, 1.0, *page])
     assert text.startswith("rate_bps_8h of BTC has the values of 2026-08-01T00:00:00Z and the rows after it")
@@ -160,7 +160,7 @@ def test_repeated_page_of_payments_is_named() -> None:
     assert found([*page, *[1.0] * 8, *page]) == [], "rates of few digits repeat by chance"
 
 
-def test_prices_in_the_order_of_their_size_are_named() -> None:
+def test_sorted_prices_are_reported() -> None:
     prices = [90_000.0 + 7 * number for number in range(48)]
     rows = interest(prices).rename(columns={"oi_usd": "price_usd"}).assign(kind="mark", quote="USDT")
     (text,) = series_doubts("binance", "prices_history", rows)
@@ -177,7 +177,7 @@ def test_rates_and_open_interest_may_rise_in_all_rows() -> None:
     assert list(series_doubts("binance", "oi_history", interest([1e6 + 7e4 * n for n in range(48)]))) == []
 
 
-def test_tiny_payments_of_large_coins_are_named() -> None:
+def test_tiny_payments_of_large_coins_are_reported() -> None:
     rates = [rate * 1e-4 for rate in MIXED * 4]
     assert any("bps in 95 % of 48 rows: rates may be in another unit" in text for text in found(rates))
     assert not any("another unit" in text for text in found(rates, "XRP"))
@@ -186,7 +186,7 @@ def test_tiny_payments_of_large_coins_are_named() -> None:
     )
 
 
-def test_payments_at_other_hours_than_the_rest_are_named() -> None:
+def test_payments_at_other_hours_than_the_rest_are_reported() -> None:
     times = payments(MIXED)["time"]
     late = times.where((times.index < 5) | (times.index > 8), times + pd.Timedelta(1, "h"))
     (text,) = found(MIXED, time=late)

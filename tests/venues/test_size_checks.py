@@ -40,7 +40,7 @@ def option(**changes: Any) -> pd.DataFrame:
         (pd.DataFrame({"symbol": ["BTC"], "value_usd": [5e9]}), "value_usd of BTC is 5e.09: no liquidation"),
     ],
 )
-def test_impossible_size_is_named(rows: pd.DataFrame, words: str) -> None:
+def test_impossible_size_is_reported(rows: pd.DataFrame, words: str) -> None:
     (text,) = size_doubts(rows)
     assert re.search(words, text)
 

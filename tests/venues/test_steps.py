@@ -60,7 +60,7 @@ def test_bars_of_kraken_have_the_step_of_the_request_or_of_the_rows(request_: st
     assert set(spot["resolution"]) == {"15m"}
 
 
-def test_bars_closer_than_the_step_of_the_request_are_refused() -> None:
+def test_bars_closer_than_the_step_of_the_request_are_rejected() -> None:
     with pytest.raises(SchemaError, match="PF_XBTUSD: expected bars 1h apart, got two 15 min apart: name"):
         _kraken("/0/public/OHLC?pair=XBTUSD&interval=60")
 
