@@ -177,12 +177,17 @@ class TestLimits:
         greeks = black76.greeks(100.0, 100.0, 0.0, 0.5, "call")
         assert all(math.isnan(value) for value in greeks.values())
         assert black76.price(100.0, 100.0, 0.0, 0.5, "call") == 0.0
-        # (S - K)/S has second derivative -2K/S³.
+
+    def test_gamma_without_time_in_coin_is_that_of_the_payoff(self):
+        """(S - K) / S has the second derivative -2 K / S³."""
         greeks = black76.greeks(120.0, 100.0, 0.0, 0.5, "call", premium="inverse")
         assert greeks["gamma"] == pytest.approx(-2 * 100.0 / 120.0**3, rel=1e-14)
-        decimal = xr.DataArray([30.0, 1e3, 1e100], dims="iv", attrs={"units": "1/√year"})
-        actual = black76.price(100.0, xr.DataArray([50.0, 200.0], dims="k"), 1.0, decimal, "call").T
-        np.testing.assert_allclose(actual, 100.0, rtol=1e-15)
+
+    def test_call_of_infinite_volatility_is_worth_the_forward(self):
+        volatility = xr.DataArray([30.0, 1e3, 1e100], dims="iv", attrs={"units": "1/√year"})
+        strike = xr.DataArray([50.0, 200.0], dims="k")
+        price = black76.price(100.0, strike, 1.0, volatility, "call")
+        np.testing.assert_allclose(price, 100.0, rtol=1e-15)
 
     @pytest.mark.parametrize("at", range(4))
     @pytest.mark.parametrize("value", [math.nan, -1.0, math.inf])

@@ -286,12 +286,17 @@ def test_past_errors_do_not_depend_on_requested_periods_or_empty_venues(monkeypa
     panel = _decaying(3, 400, 6)
     plan = summed_history(panel, WEEK, "8h").plan
     empty = np.pad(panel.values[0], [(0, 1), (0, 0)], constant_values=np.nan)
-    asked = ((panel.values[0], [399]), (panel.values[0], [*range(200, 400)]), (empty, [399]))
-    walks = [walks_of(values, None, plan, np.array(expected))[0] for values, expected in asked]
-    alone, among, beside = (forecast_errors.pair_distribution(walk, 399) for walk in walks)
-    assert alone[-1] == among[-1] == beside[-1] == 60
-    for item, other in zip(alone, among, strict=True):
-        np.testing.assert_allclose(item, other, rtol=1e-12)
+
+    def errors_at_period_399(rates, periods):
+        walk = walks_of(rates, None, plan, np.array(periods))[0]
+        return forecast_errors.pair_distribution(walk, 399)
+
+    of_one_period = errors_at_period_399(panel.values[0], [399])
+    of_many_periods = errors_at_period_399(panel.values[0], [*range(200, 400)])
+    of_empty_venue = errors_at_period_399(empty, [399])
+    assert of_one_period[-1] == of_many_periods[-1] == of_empty_venue[-1] == 60
+    for expected, actual in zip(of_one_period, of_many_periods, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 def test_track_record_states_realised_carry_of_its_picks() -> None:

@@ -33,14 +33,24 @@ def test_basis_uses_the_index_in_the_quote_currency_of_each_expiry() -> None:
     assert curve["basis"].values.tolist() == pytest.approx([0.02, 0.05])
     assert curve["basis_apr"].values.tolist() == pytest.approx([0.1, 0.125])
     assert curve["forward_carry"].values[1] == pytest.approx(np.log(1.05 / 1.02) / 0.2)
+
+
+def test_figure_of_a_basis_states_contango() -> None:
+    curve = term_structure(TABLE).isel(symbol=0, exchange=0, time=0)
     figure = dd.plot.term_structure(curve, kind="basis", source="made by hand")
     title = "BTC on okx: all forwards are above spot, by 10.0 to 12.5 % a year (contango)"
     assert figure.get_title(loc="left").startswith(title)
+
+
+def test_term_structure_without_a_future_long_enough_raises() -> None:
     with pytest.raises(
         ValueError, match="futures must have at least one row with an index price before its expiry"
     ):
         term_structure(TABLE, min_tenor="300d")
-    naive = TABLE.assign(time=TABLE["time"].dt.tz_localize(None))  # of times without a zone: UTC
+
+
+def test_times_without_a_zone_are_utc() -> None:
+    naive = TABLE.assign(time=TABLE["time"].dt.tz_localize(None))
     assert_identical(term_structure(naive), term_structure(TABLE))
 
 

@@ -108,29 +108,38 @@ def test_bent_smile_is_fitted_between_bid_and_ask_without_arbitrage(both):
     assert BUMP_NAMES[0] not in smooth
 
 
-def test_every_function_of_a_surface_sees_the_bumps(both):
-    """Points, density and cut at an expiry equal those of its slice, by differences of its prices."""
-    moved, _ = both
+def test_points_and_volatilities_of_a_surface_include_the_bumps(both):
+    """At an expiry they equal those of its slice, which the bumps moved by more than 0.1 points."""
+    moved, without_bumps = both
     own = moved.isel(expiry=1)
     t, level = float(own["year_fraction"]), float(smile.iv(own, 0.0))
-    assert abs(level - float(smile.iv(both[1].isel(expiry=1), 0.0))) > 1e-3
+    assert abs(level - float(smile.iv(without_bumps.isel(expiry=1), 0.0))) > 1e-3
     fixed = surface.constant_maturity(moved, tenors=[pd.Timedelta(365 * t, "D")], points=["atm"])
     assert float(fixed["atm"].item()) == pytest.approx(level, abs=1e-9)
     k = np.linspace(-0.3, 0.3, 13)
-    np.testing.assert_allclose(surface.iv(moved, k, t).to_numpy().ravel(), smile.iv(own, k, extrapolate=True))
+    iv = surface.iv(moved, k, t).to_numpy().ravel()
+    np.testing.assert_allclose(iv, smile.iv(own, k, extrapolate=True))
+
+
+def test_local_volatility_includes_the_bumps(both):
+    """Dupire's formula at an expiry, with the density by differences of the slice's prices."""
+    moved, _ = both
+    own = moved.isel(expiry=1)
+    t = float(own["year_fraction"])
+    k = np.linspace(-0.3, 0.3, 13)
 
     def call(x):
         return black76.price(1.0, x, t, smile.iv(own, np.log(x), extrapolate=True).to_numpy(), "call")
 
     x, step = np.exp(k), 1e-4
-    second = (call(x + step) - 2 * call(x) + call(x - step)) / step**2
-    local = surface.local_volatility(moved, k, t)["local_variance"].to_numpy().ravel()
+    density = (call(x + step) - 2 * call(x) + call(x - step)) / step**2
     w = smile.total_variance(own, k, extrapolate=True).to_numpy()
-    before = smile.total_variance(moved.isel(expiry=0), k, extrapolate=True).to_numpy()
-    slope = (w - before) / (t - float(moved["year_fraction"][0]))
+    earlier = smile.total_variance(moved.isel(expiry=0), k, extrapolate=True).to_numpy()
+    slope = (w - earlier) / (t - float(moved["year_fraction"][0]))
     d1 = -k / np.sqrt(w) + np.sqrt(w) / 2
-    by_w = np.exp(-(d1**2) / 2) / np.sqrt(2 * np.pi) / (2 * np.sqrt(w))
-    np.testing.assert_allclose(local, 2 * by_w * slope / (x**2 * second), rtol=2e-3)
+    price_by_w = np.exp(-(d1**2) / 2) / np.sqrt(2 * np.pi) / (2 * np.sqrt(w))
+    local = surface.local_volatility(moved, k, t)["local_variance"].to_numpy().ravel()
+    np.testing.assert_allclose(local, 2 * price_by_w * slope / (x**2 * density), rtol=2e-3)
 
 
 def test_crossing_quotes_do_not_cause_calendar_arbitrage():

@@ -105,7 +105,7 @@ def test_spread_weights_need_quotes_and_breaches_are_reported(january):
 
 @pytest.mark.filterwarnings("ignore:.*options lack a volatility")
 def test_a_fit_to_bid_and_ask_needs_no_marks(january):
-    """It meets as many quotes as the marks do, and marks that are off or absent change nothing."""
+    """The fit is inside of as many quotes as the marks are; other marks, or none, change nothing."""
     one = january[january["symbol"] == "BTC"].query("time == time.min()")
     quotes = chain.smiles(one)
     k, iv, t, bid, ask = (quotes[n] for n in ("log_moneyness", "iv", "year_fraction", "iv_bid", "iv_ask"))

@@ -319,32 +319,44 @@ def test_partial_frames_update_rows_of_the_full_state(exchange, name, frames, to
     assert others["funding_history"].empty
 
 
-def test_frames_in_another_unit_are_a_gap_and_an_odd_value_is_named() -> None:
-    """Dydx with six contracts: each in another unit, then one at thirty times its value."""
+@pytest.mark.parametrize(
+    ("coins", "oi_usd", "gap", "omitted"),
+    [
+        ([3000] * 6, [], r".*is 1e\+03 times that of the last poll.*", None),
+        (
+            [3, 3, 3, 3, 3, 90],
+            [300.0] * 5,
+            "",
+            "2 values omitted, the first: C5-USD: oi_usd is 9000, but was 300 in the last poll",
+        ),
+    ],
+    ids=["all contracts", "one contract"],
+)
+def test_frame_with_larger_open_interest_is_a_gap_or_omits_one_value(
+    coins: list[int], oi_usd: list[float], gap: str, omitted: str | None
+) -> None:
+    """Six contracts of dydx have 3 coins at 100 USD each, and other amounts a second later."""
 
-    def frame(*coins: int) -> dict[str, Any]:
+    def frame(amounts: list[int]) -> bytes:
         rows = {
             f"C{n}-USD": {"oraclePrice": "100", "openInterest": str(amount), "nextFundingRate": "0.0000125"}
-            for n, amount in enumerate(coins)
+            for n, amount in enumerate(amounts)
         }
-        return {"type": "channel_data", "contents": {"trading": rows, "oraclePrices": {
-            name: {"oraclePrice": "100"} for name in rows
-        }}}  # fmt: skip
+        prices = {name: {"oraclePrice": "100"} for name in rows}
+        contents = {"trading": rows, "oraclePrices": prices}
+        return json.dumps({"type": "channel_data", "contents": contents}).encode()
 
-    stream, _ = _listened("dydx", [frame(*[3] * 6)], {f"C{n}-USD" for n in range(6)})
-    clock, told = stream._clock, []
-    for coins in ([3000] * 6, [3, 3, 3, 3, 3, 90]):
-        stream._since, stream._heard = clock.utc() - pd.Timedelta(1, "s"), [clock.utc()]
-        stream._keep(json.dumps(frame(*coins)).encode(), Context(None, "dydx"), clock.utc())
-        rows, covered, error = stream.drain()
-        told.append((rows["oi_history"]["oi_usd"].tolist(), len(covered), error, stream.omitted))
-        assert len(rows["funding_history"]) == 6
-        clock.wait(1)
-    (first, gaps, why, _), (second, heard, error, left_out) = told
-    assert (first, gaps) == ([], 0)
-    assert "is 1e+03 times that of the last poll" in why
-    assert (second, heard, error) == ([300.0] * 5, 1, "")
-    assert left_out == "2 values omitted, the first: C5-USD: oi_usd is 9000, but was 300 in the last poll"
+    stream, _ = _listened("dydx", [json.loads(frame([3] * 6))], {f"C{n}-USD" for n in range(6)})
+    clock = stream._clock
+    stream._since, stream._heard = clock.utc() - pd.Timedelta(1, "s"), [clock.utc()]
+    stream._keep(frame(coins), Context(None, "dydx"), clock.utc())
+    rows, covered, error = stream.drain()
+    assert rows["oi_history"]["oi_usd"].tolist() == oi_usd
+    assert len(rows["funding_history"]) == 6
+    assert re.fullmatch(gap, error, re.DOTALL)
+    assert len(covered) == (0 if gap else 1)
+    if omitted is not None:
+        assert stream.omitted == omitted
 
 
 def test_service_serves_pushed_rows_of_a_running_collector(served, archive, monkeypatch) -> None:

@@ -86,12 +86,17 @@ def test_coverage_is_limited_to_the_requested_venues(folder: Path) -> None:
     assert len(orders) == 2
     assert notices == []
     assert set(dd.provenance(orders)["coverage"]["asked"]) == {"bybit"}
-    none, notices = noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="ETH")
-    assert none.empty
-    assert "not at all: gateio" in notices[0], "it was asked of BTC alone"
-    quiet, notices = noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="BTC")
-    assert quiet.empty
-    assert notices == [], "asked, and there were none"
+
+
+def test_symbol_that_was_not_requested_has_a_notice(folder: Path) -> None:
+    """Liquidations of gateio were requested for BTC only, and there were none."""
+    dd.connect(str(folder), now=NOW)
+    orders, notices = noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="ETH")
+    assert orders.empty
+    assert "not at all: gateio" in notices[0]
+    orders, notices = noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="BTC")
+    assert orders.empty
+    assert notices == []
 
 
 def test_coverage_of_several_symbols_is_their_intersection(folder: Path) -> None:

@@ -73,18 +73,25 @@ def test_totals_and_volume_of_a_window_equal_hand_sums(ask: Caller) -> None:
     assert [r["timestamp"][11:13] for r in body["data"]] == ["10", "11"]
 
 
-def test_largest_symbols_of_a_venue_and_ratio_windows_by_tier(ask: Caller) -> None:
-    body = ask.body("/oi/exchange-top-symbols-timeseries", exchange="binance", start="2026-06-30T11:30Z")
+TOP_SYMBOLS = "/oi/exchange-top-symbols-timeseries"
+
+
+def test_largest_symbols_of_a_venue_have_a_series(ask: Caller) -> None:
+    body = ask.body(TOP_SYMBOLS, exchange="binance", start="2026-06-30T11:30Z")
     assert body["symbols"] == ["BTC", "ETH"]
     assert body["timeseries"] == [{"timestamp": "2026-06-30T12:00:00Z", "BTC": 1000.0, "ETH": 300.0}]
     one = ask.body("/volume/exchange-top-symbols-timeseries", exchange="binance", limit=1, range="7d")
     assert one["symbols"] == ["BTC"]
     assert set(one["timeseries"][0]) == {"timestamp", "BTC"}
-    assert (
-        "range must be one of"
-        in ask.error("/oi/exchange-top-symbols-timeseries", 400, exchange="binance", range="1d")["error"]
-    )
-    ask.error("/oi/exchange-top-symbols-timeseries", 400, exchange="nasdaq")
+
+
+def test_largest_symbols_reject_other_ranges_and_unknown_venues(ask: Caller) -> None:
+    error = ask.error(TOP_SYMBOLS, 400, exchange="binance", range="1d")["error"]
+    assert "range must be one of" in error
+    ask.error(TOP_SYMBOLS, 400, exchange="nasdaq")
+
+
+def test_longest_window_of_the_volume_ratio_depends_on_the_tier(ask: Caller) -> None:
     ask.body("/volume-oi-ratio", tier="dev", window_days=7)
     error = ask.error("/volume-oi-ratio", 403, tier="dev", window_days=8)
     assert error["required_tier"] == "pro"
