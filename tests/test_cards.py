@@ -130,10 +130,10 @@ VALUES = st.recursive(
 
 
 @given(VALUES, VALUES)
-def test_descriptions_are_equal_if_values_are(one: Any, other: Any) -> None:
+def test_equal_descriptions_have_equal_values(one: Any, other: Any) -> None:
     first, second = (json.dumps(calls.described(value), sort_keys=True) for value in (one, other))
-    if first == second:
-        assert repr(one) == repr(other) or one == other
+    is_equal = repr(one) == repr(other) or one == other
+    assert is_equal or first != second
     assert first == json.dumps(calls.described(one), sort_keys=True)
 
 
@@ -305,7 +305,7 @@ def test_analysis_is_compared_by_values_and_table_by_hash(recording: Path, tmp_p
         pairs = dd.analysis.funding.pick_record(dd.panel(paid()), hold="1d", fee_bps=0.1, overlap="nan")
         dd.card(dd.analysis.funding.pick_summary(pairs), path)
     card = json.loads(path.read_text())
-    [analysed] = [given for given in card["call"]["arguments"].values() if isinstance(given, dict)]
+    [analysed] = [value for value in card["call"]["arguments"].values() if isinstance(value, dict)]
     analysed["sha256"] = "0" * 64
     path.write_text(json.dumps(card))
     assert dd.rerun(path, recording)["equal"].all()

@@ -121,20 +121,26 @@ def test_fields_without_a_symbol_are_not_rows() -> None:
     body = {"symbols": ["BTC"], "timeseries": [{"timestamp": STAMP, "BTC": 1.0, "total": 3.0}]}
     frame = answered(body, lambda: dd.oi.top_symbols("okx", *DAY))
     assert frame[["symbol", "resolution"]].astype("str").to_numpy().tolist() == [["BTC", "unstated"]]
+
+
+def test_resolution_is_that_of_the_response_or_unstated() -> None:
     rows = [{"timestamp": STAMP, "volume_usd": 1, "oi_usd": 2}]
     body = {"exchange": "okx", "resolution": "4h", "data": rows}
     with few_rows():
         frame = answered(body, lambda: dd.markets.exchange_history("okx", *DAY))
     assert set(frame["resolution"]) == {"4h"}
+    body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
+    with few_rows():
+        frame = answered(body, lambda: dd.orderbook.depth_history("BTC", "okx", *DAY))
+    assert set(frame["resolution"]) == {"unstated"}
+
+
+def test_response_with_another_resolution_than_requested_has_a_notice() -> None:
     rows = [{"date": STAMP, "exchanges": {"okx": {"long_usd": 1, "short_usd": 2}}}]
     body = {"resolution": "1m", "data": rows}
     with few_rows(), pytest.warns(DataNotice, match="'raw', but the response has '1m'"):
         frame = answered(body, lambda: dd.liquidations.history(None, *DAY, resolution="raw"))
     assert frame["resolution"].tolist() == ["1m"]
-    body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
-    with few_rows():
-        frame = answered(body, lambda: dd.orderbook.depth_history("BTC", "okx", *DAY))
-    assert set(frame["resolution"]) == {"unstated"}
 
 
 def by_span(covered: pd.Timestamp, body: Any) -> Reply:

@@ -77,18 +77,28 @@ def test_invalid_rows_raise_a_schema_error_with_the_field(change: Any, message: 
         HISTORY.build(columns)
 
 
-def test_duplicate_keys_and_naive_times_raise() -> None:
-    many = {name: list(values) * 3 for name, values in TWO.items()}
+def test_duplicate_keys_raise() -> None:
+    three_times = {name: list(values) * 3 for name, values in TWO.items()}
     with pytest.raises(SchemaError, match="4 rows repeat a key"):
-        HISTORY.build(many)
+        HISTORY.build(three_times)
+
+
+def test_conform_requires_a_zone_and_converts_to_utc() -> None:
     frame = HISTORY.build(TWO)
-    frame.attrs["provenance"] = {"source": "test"}
-    assert attrs_of(HISTORY.conform(frame)) == {"provenance": {"source": "test"}}
     naive = frame.assign(time=frame["time"].dt.tz_localize(None))
     with pytest.raises(SchemaError, match="times without a zone"):
         HISTORY.conform(naive)
     tokyo = frame.assign(time=frame["time"].dt.tz_convert("Asia/Tokyo"))
-    pd.testing.assert_frame_equal(HISTORY.conform(tokyo), frame, check_flags=False)
+    pd.testing.assert_frame_equal(HISTORY.conform(tokyo), frame)
+
+
+def test_conform_keeps_the_provenance() -> None:
+    frame = HISTORY.build(TWO)
+    frame.attrs["provenance"] = {"source": "test"}
+    assert attrs_of(HISTORY.conform(frame)) == {"provenance": {"source": "test"}}
+
+
+def test_joined_columns_are_one_sorted_table() -> None:
     later = TWO | {"timestamp": ["2026-01-02T00:00:00Z"] * 2, "exchange": ["aster", "zo"]}
     frame = HISTORY.frame(HISTORY.joined([HISTORY.typed(TWO), HISTORY.typed(later)]))
     assert len(frame) == 4

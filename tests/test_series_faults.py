@@ -171,21 +171,26 @@ def test_prices_of_a_venue_with_fewer_rows_are_compared_at_the_same_times() -> N
     assert fault.row == 3 * ROWS
 
 
-def test_whole_series_in_another_unit_are_found_by_others_that_agree() -> None:
+def test_price_series_in_another_unit_is_reported_if_the_others_agree() -> None:
+    """Four series at 100 to 103; then the last one at 2.5 times its price."""
     series, market, _, _ = rows(walks())
     prices = np.full((4, ROWS), 100.0) + np.arange(4)[:, None]
     assert scaled_series(series, market, prices.reshape(-1), kind="price") == []
-    prices[1] = np.nan
-    assert scaled_series(series, market, prices.reshape(-1), kind="price") == []
-    prices[1] = 101.0
+    without_second = prices.copy()
+    without_second[1] = np.nan
+    assert scaled_series(series, market, without_second.reshape(-1), kind="price") == []
     prices[3] *= 2.5
     [fault] = scaled_series(series, market, prices.reshape(-1), kind="price")
-    assert (fault.row, fault.rows, round(fault.factor, 3)) == (3 * ROWS, ROWS, round(257.5 / 101.0, 3))
+    assert (fault.row, fault.rows, round(fault.factor, 3)) == (3 * ROWS, ROWS, round(2.5 * 103.0 / 101.0, 3))
+
+
+def test_rate_series_in_another_unit_is_reported_if_the_others_agree() -> None:
+    series, market, _, _ = rows(walks())
     rates = np.array([1.0, 1.2, 0.9, 105.0])[:, None] * np.ones(ROWS)
     [fault] = scaled_series(series, market, rates.reshape(-1), kind="rate")
     assert fault.row == 3 * ROWS
     rates[0] = 0.01
-    assert scaled_series(series, market, rates.reshape(-1), kind="rate") == [], "the others do not agree"
+    assert scaled_series(series, market, rates.reshape(-1), kind="rate") == []
 
 
 def test_runs_of_one_level_and_lone_spikes_are_found() -> None:

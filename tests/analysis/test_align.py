@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -82,45 +84,63 @@ def test_empty_input_aligns_to_an_empty_result() -> None:
         align.align(SAMPLED.rename(time="t"), "1h")
 
 
+LEFT = pd.DataFrame(
+    {
+        "symbol": ["BTC"] * 3,
+        "exchange": ["b", "a", "a"],
+        "time": pd.to_datetime(["2026-01-01T02:00Z", "2026-01-01T03:30Z", "2026-01-01T01:00Z"]),
+    }
+)
+RIGHT = pd.DataFrame(
+    {
+        "symbol": ["BTC"] * 3,
+        "exchange": ["a", "a", "b"],
+        "time": pd.to_datetime(["2026-01-01T01:00Z", "2026-01-01T03:00Z", "2026-01-01T03:00Z"]),
+        "oi_usd": [10.0, 20.0, 30.0],
+    },
+    index=[7, 3, 3],
+)
+
+
 def test_asof_join_takes_the_newest_available_row_per_venue() -> None:
-    left = pd.DataFrame(
-        {
-            "symbol": ["BTC"] * 3,
-            "exchange": ["b", "a", "a"],
-            "time": pd.to_datetime(["2026-01-01T02:00Z", "2026-01-01T03:30Z", "2026-01-01T01:00Z"]),
-        }
-    )
-    right = pd.DataFrame(
-        {
-            "symbol": ["BTC"] * 3,
-            "exchange": ["a", "a", "b"],
-            "time": pd.to_datetime(["2026-01-01T01:00Z", "2026-01-01T03:00Z", "2026-01-01T03:00Z"]),
-            "oi_usd": [10.0, 20.0, 30.0],
-        }
-    )
-    right.index = [7, 3, 3]
-    now = align.asof_join(left, right, tolerance="4h")
-    np.testing.assert_array_equal(now["oi_usd"], [np.nan, 20.0, 10.0])
-    for names in (
-        {"symbol": "category"},
-        {"symbol": "category", "exchange": pd.CategoricalDtype(["a", "b", "c"])},
-    ):
-        other = align.asof_join(left.astype(names), right, tolerance="4h")
-        pd.testing.assert_frame_equal(other.astype(now.dtypes), now)
-    strikes = {"left": left.assign(strike=[1, 2, 2]), "right": right.assign(strike=[2.0, 2.0, 1.0])}
-    numbers = align.asof_join(**strikes, tolerance="4h", by=("strike",))
-    np.testing.assert_array_equal(numbers["oi_usd"], now["oi_usd"])
-    both = align.asof_join(left.assign(oi_usd=1.0), right, tolerance="4h", by=("exchange",))
-    assert both.columns.tolist()[3:] == ["oi_usd", "symbol_right", "oi_usd_right", "available_at"]
-    later = align.asof_join(left, right, tolerance="4h", delay="1h")
-    np.testing.assert_array_equal(later["oi_usd"], [np.nan, 10.0, np.nan])
-    assert later["available_at"].iloc[1] == pd.Timestamp("2026-01-01T02:00Z")
-    strict = align.asof_join(left, right, tolerance="10min")
-    np.testing.assert_array_equal(strict["oi_usd"], [np.nan, np.nan, 10.0])
+    joined = align.asof_join(LEFT, RIGHT, tolerance="4h")
+    np.testing.assert_array_equal(joined["oi_usd"], [np.nan, 20.0, 10.0])
+    within_ten_minutes = align.asof_join(LEFT, RIGHT, tolerance="10min")
+    np.testing.assert_array_equal(within_ten_minutes["oi_usd"], [np.nan, np.nan, 10.0])
+
+
+def test_asof_join_with_a_delay_takes_rows_that_were_available() -> None:
+    joined = align.asof_join(LEFT, RIGHT, tolerance="4h", delay="1h")
+    np.testing.assert_array_equal(joined["oi_usd"], [np.nan, 10.0, np.nan])
+    assert joined["available_at"].iloc[1] == pd.Timestamp("2026-01-01T02:00Z")
+
+
+@pytest.mark.parametrize(
+    "dtypes",
+    [{"symbol": "category"}, {"symbol": "category", "exchange": pd.CategoricalDtype(["a", "b", "c"])}],
+)
+def test_asof_join_does_not_depend_on_the_dtype_of_labels(dtypes: dict[str, Any]) -> None:
+    expected = align.asof_join(LEFT, RIGHT, tolerance="4h")
+    joined = align.asof_join(LEFT.astype(dtypes), RIGHT, tolerance="4h")
+    pd.testing.assert_frame_equal(joined.astype(expected.dtypes), expected)
+
+
+def test_asof_join_by_a_column_of_integers_and_floats() -> None:
+    left, right = LEFT.assign(strike=[1, 2, 2]), RIGHT.assign(strike=[2.0, 2.0, 1.0])
+    joined = align.asof_join(left, right, tolerance="4h", by=("strike",))
+    np.testing.assert_array_equal(joined["oi_usd"], [np.nan, 20.0, 10.0])
+
+
+def test_asof_join_adds_a_suffix_to_columns_of_both_tables() -> None:
+    joined = align.asof_join(LEFT.assign(oi_usd=1.0), RIGHT, tolerance="4h", by=("exchange",))
+    assert joined.columns.tolist()[3:] == ["oi_usd", "symbol_right", "oi_usd_right", "available_at"]
+
+
+def test_asof_join_needs_equal_keys_and_times_with_a_zone() -> None:
     with pytest.raises(ValueError, match="right has no column 'exchange'"):
-        align.asof_join(left, right.drop(columns="exchange"), tolerance="1h")
+        align.asof_join(LEFT, RIGHT.drop(columns="exchange"), tolerance="1h")
     with pytest.raises(ValueError, match="left must have times with a time zone"):
-        align.asof_join(left.assign(time=left["time"].dt.tz_localize(None)), right, tolerance="1h")
+        align.asof_join(LEFT.assign(time=LEFT["time"].dt.tz_localize(None)), RIGHT, tolerance="1h")
 
 
 def test_joined_table_has_the_provenance_of_both() -> None:

@@ -84,27 +84,37 @@ def test_best_pair_handles_more_than_255_venues():
     assert int(best["venues"].squeeze()) == 300
 
 
-def test_best_pair_filters_by_open_interest_age_and_tradability():
+def _legs(best: xr.Dataset) -> tuple[str, str]:
+    return str(best["long"].squeeze().values), str(best["short"].squeeze().values)
+
+
+def test_best_pair_omits_venues_with_little_open_interest():
+    """v00, v01 and v02 have rates of 5, 1 and -5 bps, and 10, 99 and unknown USD."""
     panel = market([[[5.0], [1.0], [-5.0]]])
     oi = dollars(panel).copy(data=np.array([[[10.0], [99.0], [np.nan]]]))
-    best = funding.best_pair(panel, oi_usd=oi, min_oi_usd=50.0)
-    assert int(best["venues"].squeeze()) == 1
-    assert np.isnan(best["spread_bps_8h"]).all()
-    assert str(best["long"].squeeze().values) == ""
-    enough = funding.best_pair(panel, oi_usd=oi, min_oi_usd=10.0)
-    assert (str(enough["long"].squeeze().values), str(enough["short"].squeeze().values)) == ("v01", "v00")
+    assert _legs(funding.best_pair(panel, oi_usd=oi, min_oi_usd=10.0)) == ("v01", "v00")
+    none = funding.best_pair(panel, oi_usd=oi, min_oi_usd=50.0)
+    assert int(none["venues"].squeeze()) == 1
+    assert np.isnan(none["spread_bps_8h"]).all()
+    assert _legs(none) == ("", "")
+
+
+def test_best_pair_omits_old_rates():
+    panel = market([[[5.0], [1.0], [-5.0]]])
     age = panel.copy(data=np.array([[[0.0], [0.5], [9.0]]])).assign_attrs(units="h")
-    best = funding.best_pair(panel, age_hours=age, max_age="1h")
-    assert (str(best["long"].squeeze().values), str(best["short"].squeeze().values)) == ("v01", "v00")
+    assert _legs(funding.best_pair(panel, age_hours=age, max_age="1h")) == ("v01", "v00")
+
+
+def test_best_pair_omits_venues_that_are_not_tradable():
     panel = market([[[5.0, 5.0], [1.0, 1.0], [-5.0, -5.0]]])
     best = funding.best_pair(panel, tradable=["v01", "v02"])
     assert best["short"].squeeze().values.tolist() == ["v01", "v01"]
-    listed = xr.DataArray(
+    tradable_later = xr.DataArray(
         [[True, True, False], [True, True, True]],
         dims=("time", "exchange"),
         coords={"time": panel["time"], "exchange": panel["exchange"]},
     )
-    best = funding.best_pair(panel, tradable=listed)
+    best = funding.best_pair(panel, tradable=tradable_later)
     assert best["long"].squeeze().values.tolist() == ["v01", "v02"]
 
 

@@ -119,25 +119,29 @@ def test_peak_and_price_move_of_one_asset() -> None:
     assert len(liquidations.clusters(mixed, by=("symbol",))) == 2
 
 
-def test_branching_ratio_equals_hand_calculation_and_flags_coarse_clocks() -> None:
+def test_branching_ratio_equals_hand_calculation() -> None:
     counts = xr.DataArray([5.0, 1, 0, 0, 0, 0, 4, 0], dims="time")
     name = "hawkes branching approx 1-sqrt(mean/var), counts [5,1,0,0,0,0,4,0] (ddof=0)"
     assert liquidations.branching_ratio(counts).item() == pytest.approx(float(known(name)), abs=1e-11)
     assert np.isnan(liquidations.branching_ratio(xr.DataArray([1.0, 1.0], dims="time")).item())
     with pytest.raises(ValueError, match="counts must have the dim 'hour', got dims time"):
         liquidations.branching_ratio(counts, dim="hour")
+
+
+def test_branching_ratio_without_times_or_with_few_rows_has_a_status() -> None:
     flow = _flow("level", 0.5, 0.5, 3, 30)
-    cannot = BranchingStatus.CANNOT_TELL
+    cannot_tell = BranchingStatus.CANNOT_TELL
     complete = liquidations.branching_ratio(flow)
     assert int(complete["status"]) == 0
     assert complete["status"].attrs["flag_meanings"] == "too_few no_excess cycle correlated cannot_tell"
-    assert int(liquidations.branching_ratio(flow.drop_vars("time"))["status"]) == cannot
-    assert int(liquidations.branching_ratio(flow[: 2 * 48])["status"]) & cannot
-    few = liquidations.branching_ratio(flow[:20])
-    assert int(few["status"]) == BranchingStatus.TOO_FEW | cannot
-    blank = liquidations.branching_ratio(flow.where(flow.time > flow.time[-1]))
-    assert np.isnan(blank.item())
-    assert int(blank["status"]) == BranchingStatus.TOO_FEW | BranchingStatus.NO_EXCESS
+    assert int(liquidations.branching_ratio(flow.drop_vars("time"))["status"]) == cannot_tell
+    two_days = liquidations.branching_ratio(flow[: 2 * 48])
+    assert int(two_days["status"]) & cannot_tell
+    twenty_rows = liquidations.branching_ratio(flow[:20])
+    assert int(twenty_rows["status"]) == BranchingStatus.TOO_FEW | cannot_tell
+    all_missing = liquidations.branching_ratio(flow.where(flow.time > flow.time[-1]))
+    assert np.isnan(all_missing.item())
+    assert int(all_missing["status"]) == BranchingStatus.TOO_FEW | BranchingStatus.NO_EXCESS
 
 
 def _flow(kind: str, ratio: float, lag_minutes: float, seed: int, width: int) -> xr.DataArray:

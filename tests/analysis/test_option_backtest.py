@@ -342,43 +342,58 @@ def test_expiries_without_a_delivery_price_are_rejected():
     assert paid.tolist() == pytest.approx([max(95_000 - strikes[0], 0), max(strikes[1] - 95_000, 0)])
 
 
-def test_gaps_missing_fits_and_missing_prices_are_counted():
+def test_hours_without_a_chain_are_counted():
     spots = path(25)
     chains, paid = made_chains(spots), fridays(spots)
-    without = chains[~chains["time"].isin([START + 4 * STEP, START + 5 * STEP])]
+    without_two_chains = chains[~chains["time"].isin([START + 4 * STEP, START + 5 * STEP])]
     with pytest.warns(
         dd.errors.DataNotice, match="option backtest: chains are missing for 16 h with open options"
     ):
-        result = backtest.options(without, STRANGLE, COSTS, delivery=paid, capital=1e5)
+        result = backtest.options(without_two_chains, STRANGLE, COSTS, delivery=paid, capital=1e5)
     assert float(result["gap_hours"]) == 16.0
-    near = START + pd.Timedelta(7, "D")
-    unlisted = chains[~((chains["time"] == START + 4 * STEP) & (chains["expiry"] == near))]
+
+
+def test_marks_of_an_expiry_that_is_not_listed_are_interpolated_and_counted():
+    """The expiry of the strangle is missing in the fifth chain."""
+    spots = path(25)
+    chains, paid = made_chains(spots), fridays(spots)
+    is_unlisted = (chains["time"] == START + 4 * STEP) & (chains["expiry"] == START + pd.Timedelta(7, "D"))
     with pytest.warns(
         dd.errors.DataNotice,
         match="option backtest: 2 option marks belong to expiries without a separate fit",
     ):
-        result = backtest.options(unlisted, STRANGLE, COSTS, delivery=paid, capital=1e5)
+        result = backtest.options(chains[~is_unlisted], STRANGLE, COSTS, delivery=paid, capital=1e5)
     assert result["interpolated_marks"].to_numpy().tolist() == [0, 0, 0, 0, 2, *[0] * 20]
+
+
+def test_options_without_a_fit_have_no_mark_and_no_profit():
+    """The surface of the fifth chain is missing."""
+    spots = path(25)
+    chains, paid = made_chains(spots), fridays(spots)
     fitted = surface.from_chain(chains)
-    lost = fitted.where(fitted["time"] != np.datetime64((START + 4 * STEP).tz_localize(None)))
-    lost = lost.assign(method=lost["method"].fillna(0).astype(np.int8), status=fitted["status"])
+    without_fit = fitted.where(fitted["time"] != np.datetime64((START + 4 * STEP).tz_localize(None)))
+    method = without_fit["method"].fillna(0).astype(np.int8)
+    without_fit = without_fit.assign(method=method, status=fitted["status"])
     with pytest.warns(dd.errors.DataNotice, match="2 option marks are missing"):
-        result = backtest.options(chains, STRANGLE, COSTS, delivery=paid, surfaces=lost, capital=1e5)
+        result = backtest.options(chains, STRANGLE, COSTS, delivery=paid, surfaces=without_fit, capital=1e5)
     assert result["unmarked_options"].to_numpy()[4] == 2
     assert float(result["option_pnl_usd"][4]) == 0.0
-    perp = perpetual(spots)
+
+
+def test_hedges_without_a_price_and_missing_funding_are_counted():
+    spots = path(25)
     with pytest.warns(
         dd.errors.DataNotice,
         match="1 hedges were not traded because a price is missing; funding payments are missing for 8 h",
     ):
         result = backtest.options(
-            chains,
+            made_chains(spots),
             STRANGLE,
             COSTS,
             hedge=DeltaHedge(every="8h", max_price_age="1h"),
-            prices=perp.drop(index=4),
+            prices=perpetual(spots).drop(index=4),
             funding=settlements(25).drop(index=6),
-            delivery=paid,
+            delivery=fridays(spots),
             capital=1e5,
         )
     assert result["unhedged"].to_numpy().tolist() == [0, 0, 0, 0, 1, *[0] * 20]

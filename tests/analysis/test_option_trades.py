@@ -16,8 +16,7 @@ def test_flow_is_taker_buys_minus_sells_without_blocks() -> None:
     result = option_trades.flow(made.option_trades(), by=["side"])
     assert result["symbol"].item() == "BTC"
     sides = {str(name): values.sel(side=["call", "put"]).values.tolist() for name, values in result.items()}
-    assert sides["premium_usd"] == pytest.approx([22.0, -6.0])
-    del sides["premium_usd"]
+    assert sides.pop("premium_usd") == pytest.approx([22.0, -6.0])
     assert sides == {
         "bought": [6.0, 0.0],
         "sold": [2.0, 3.0],
@@ -25,14 +24,19 @@ def test_flow_is_taker_buys_minus_sells_without_blocks() -> None:
         "block": [0.0, 50.0],
         "trade_count": [2, 2],
     }
-    unpriced = made.option_trades().assign(
-        index_price_usd=[np.nan, 100.0, 100.0, np.nan]
-    )  # the last: a block
-    premium = option_trades.flow(unpriced, by=["side"])["premium_usd"].sel(side=["call", "put"])
+
+
+def test_premium_is_nan_if_a_trade_has_no_index_price() -> None:
+    """The first trade is a call. The last one is a block of puts, which does not count."""
+    trades = made.option_trades().assign(index_price_usd=[np.nan, 100.0, 100.0, np.nan])
+    premium = option_trades.flow(trades, by=["side"])["premium_usd"].sel(side=["call", "put"])
     assert premium.values.tolist() == pytest.approx([np.nan, -6.0], nan_ok=True)
-    hourly = option_trades.flow(made.option_trades(), by=(), every="2h")
-    assert hourly["net"].values.tolist() == [4.0, -3.0]
-    assert hourly.indexes["time"].tz_localize("UTC").tolist() == [made.START, made.START + pd.Timedelta("2h")]
+
+
+def test_flow_over_time_is_labelled_by_the_start_of_each_bucket() -> None:
+    result = option_trades.flow(made.option_trades(), by=(), every="2h")
+    assert result["net"].values.tolist() == [4.0, -3.0]
+    assert result.indexes["time"].tz_localize("UTC").tolist() == [made.START, made.START + pd.Timedelta("2h")]
 
 
 def test_chain_of_trades_has_size_weighted_volatility_and_implied_forward() -> None:

@@ -30,22 +30,34 @@ def test_complete_series_has_no_findings() -> None:
     assert report.attrs["summary"] == "1 series, 48 points, 100.00% of those expected"
 
 
-def test_gaps_are_counted_and_three_equal_ones_change_the_interval() -> None:
+def test_gaps_are_counted() -> None:
+    """Hours 5, 6, 7 and 11 are missing."""
     row = only(series([0, 1, 2, 3, 4, 8, 9, 10, 12, 13]))
     assert (row["missing"], row["gaps"], row["longest_gap_hours"], row["expected"]) == (4, 2, 4.0, 14)
-    assert row["interval_changes"] == 0, "a longer gap is missing data, not another interval"
-    row = only(series([0, 8, 16, 24, 32, 40, 44, 48, 52, 56]))
+    assert row["interval_changes"] == 0
+
+
+@pytest.mark.parametrize(
+    "hours", [[0, 8, 16, 24, 32, 40, 44, 48, 52, 56], [*range(13), 16, 20, 24]], ids=["8 to 4 h", "1 to 4 h"]
+)
+def test_three_equal_gaps_change_the_interval(hours: list[float]) -> None:
+    row = only(series(hours))
     assert row["interval_changes"] == 1
     assert row["missing"] == 0
-    slower = only(series([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 20, 24]))
-    assert slower["interval_changes"] == 1
-    assert slower["missing"] == 0
+
+
+def test_every_second_row_of_a_day_is_missing_data() -> None:
+    """Hourly rows of three days, but every second row of the second day."""
     hours = [*range(24), *range(25, 49, 2), *range(49, 73)]
     row = only(series(hours))
     assert row["interval_changes"] == 0
     assert (row["missing"], row["gaps"]) == (73 - len(set(hours)), 13)
-    late = only(series([4, 12.0001, 20.0002, 28, 36.0001]))  # some venues pay at 04:00, 12:00 and 20:00
-    assert (late["missing"], late["gaps"], late["off_schedule"]) == (0, 0, 0)
+
+
+def test_payments_at_four_o_clock_are_on_schedule() -> None:
+    """Some venues pay at 04:00, 12:00 and 20:00, and some a second late."""
+    row = only(series([4, 12.0001, 20.0002, 28, 36.0001]))
+    assert (row["missing"], row["gaps"], row["off_schedule"]) == (0, 0, 0)
 
 
 def test_duplicates_conflicts_and_repeated_pages() -> None:

@@ -22,28 +22,44 @@ def three() -> xr.Dataset:
     return smile.from_raw(raw, xr.DataArray(T, dims="expiry")).assign_attrs(surface="svi")
 
 
-def test_flat_smile_is_lognormal():
-    fit = surface.from_essvi([0.04], [0.0], [0.0], [0.25], forward=[100.0])
+@pytest.fixture
+def flat():
+    """A surface of 40 % volatility at a quarter of a year: returns have a deviation of 0.2."""
+    return surface.from_essvi([0.04], [0.0], [0.0], [0.25], forward=[100.0])
+
+
+NORMAL = stats.norm(-0.02, 0.2)
+
+
+def test_density_of_a_flat_smile_is_lognormal(flat):
     k = np.linspace(-1.0, 1.0, 21)
-    normal = stats.norm(-0.02, 0.2)
-    result = risk_neutral.density(fit, k)
-    np.testing.assert_allclose(result["density"].isel(expiry=0), normal.pdf(k), rtol=1e-12)
-    np.testing.assert_allclose(result["distribution"].isel(expiry=0), normal.cdf(k), atol=1e-15)
+    result = risk_neutral.density(flat, k)
+    np.testing.assert_allclose(result["density"].isel(expiry=0), NORMAL.pdf(k), rtol=1e-12)
+    np.testing.assert_allclose(result["distribution"].isel(expiry=0), NORMAL.cdf(k), atol=1e-15)
     assert float(result["mass"].item()) == pytest.approx(1.0, abs=1e-12)
     assert float(result["martingale"].item()) == pytest.approx(1.0, abs=1e-12)
+    assert int(result["status"].item()) == 0
+
+
+def test_quantiles_of_a_flat_smile_are_lognormal(flat):
     p = [1e-6, 0.05, 0.5, 0.95]
-    quantiles = risk_neutral.quantile(fit, p)
-    np.testing.assert_allclose(quantiles["log_moneyness"].isel(expiry=0), normal.ppf(p), atol=1e-12)
-    np.testing.assert_allclose(quantiles["price_usd"].isel(expiry=0), 100 * np.exp(normal.ppf(p)), rtol=1e-12)
-    about = risk_neutral.moments(fit)
+    quantiles = risk_neutral.quantile(flat, p)
+    np.testing.assert_allclose(quantiles["log_moneyness"].isel(expiry=0), NORMAL.ppf(p), atol=1e-12)
+    np.testing.assert_allclose(quantiles["price_usd"].isel(expiry=0), 100 * np.exp(NORMAL.ppf(p)), rtol=1e-12)
+
+
+def test_moments_of_a_flat_smile_are_those_of_a_normal_distribution(flat):
+    moments = risk_neutral.moments(flat)
     expected = {"mean": -0.02, "standard_deviation": 0.2, "skewness": 0.0, "excess_kurtosis": 0.0}
     for name, value in expected.items():
-        assert float(about[name].item()) == pytest.approx(value, abs=1e-10), name
-    assert int(result["status"].item()) == 0
-    ends = {name: xr.full_like(fit[name], end) for name, end in (("k_min", -0.4), ("k_max", 0.3))}
-    quoted = risk_neutral.moments(fit.assign(ends))
-    within = integrate.quad(lambda x: x**4 * normal.pdf(x), -0.4, 0.3)[0] / normal.moment(4)
-    assert float(quoted["quoted_share"].item()) == pytest.approx(within, rel=1e-9)
+        assert float(moments[name].item()) == pytest.approx(value, abs=1e-10), name
+
+
+def test_quoted_share_is_the_part_of_the_fourth_moment_within_the_quotes(flat):
+    k_min, k_max = xr.full_like(flat["k_min"], -0.4), xr.full_like(flat["k_max"], 0.3)
+    moments = risk_neutral.moments(flat.assign(k_min=k_min, k_max=k_max))
+    within = integrate.quad(lambda x: x**4 * NORMAL.pdf(x), -0.4, 0.3)[0] / NORMAL.moment(4)
+    assert float(moments["quoted_share"].item()) == pytest.approx(within, rel=1e-9)
 
 
 def test_between_expiries_the_density_is_the_curvature_of_calls():

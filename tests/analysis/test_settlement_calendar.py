@@ -28,18 +28,25 @@ TABLE = paid(
 )
 
 
-def test_the_next_payment_follows_the_last_one_and_its_interval() -> None:
+def test_next_payment_is_one_interval_after_the_last_one() -> None:
     due = next_settlements(TABLE, "2026-11-01 09:30").set_index(["symbol", "exchange"])
     assert due["time"].is_monotonic_increasing
-    one = due.loc[("BTC", "binance")]
-    assert one["time"] == pd.Timestamp("2026-11-01 12:00", tz="UTC"), "four hours on, without its 11 ms"
-    figures = one[["hours_until", "interval_hours", "missed", "basis"]].tolist()
-    assert figures == [2.5, 4.0, 0, "payments"]
+    binance = due.loc[("BTC", "binance")]
+    assert binance["time"] == pd.Timestamp("2026-11-01 12:00", tz="UTC"), "the last one was 11 ms late"
+    columns = ["hours_until", "interval_hours", "missed", "basis"]
+    assert binance[columns].tolist() == [2.5, 4.0, 0, "payments"]
     assert due.loc[("BTC", "hyperliquid"), "time"] == pd.Timestamp("2026-11-01 10:00", tz="UTC")
-    # okx last paid on 30 October at 16:00: five were due until 1 November at 08:00, and 16:00 is next.
-    late = due.loc[("ETH", "okx")]
-    assert late["time"] == pd.Timestamp("2026-11-01 16:00", tz="UTC")
-    assert (late["basis"], late["missed"]) == ("overdue", 5)
+
+
+def test_next_payment_after_missed_ones_is_overdue() -> None:
+    """okx last paid ETH on 30 October at 16:00. Five payments were due until 1 November at 08:00."""
+    due = next_settlements(TABLE, "2026-11-01 09:30").set_index(["symbol", "exchange"])
+    okx = due.loc[("ETH", "okx")]
+    assert okx["time"] == pd.Timestamp("2026-11-01 16:00", tz="UTC")
+    assert (okx["basis"], okx["missed"]) == ("overdue", 5)
+
+
+def test_payment_at_the_time_itself_is_not_the_next_one() -> None:
     due = next_settlements(TABLE, "2026-11-01 09:00").set_index(["symbol", "exchange"])
     assert due.loc[("BTC", "hyperliquid"), "time"] == pd.Timestamp("2026-11-01 10:00", tz="UTC")
 

@@ -97,20 +97,27 @@ def test_missing_values_round_trip_and_compare_equal(tmp_path: Path) -> None:
     assert sorted(archive.read("liquidations_events", *EVER)["order_id"]) == ["7", "8", "9"]
 
 
-def test_append_writes_new_keys_only_and_keeps_stored_values(tmp_path: Path) -> None:
+def test_append_of_stored_rows_writes_nothing(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates())
-    before, files = archive.identity, sorted(tmp_path.rglob("*.parquet"))
+    identity, files = archive.identity, sorted(tmp_path.rglob("*.parquet"))
     assert archive.append("funding_history", rates()) == 0
     assert archive.append("funding_history", rates().iloc[:7]) == 0
-    assert archive.identity == before
+    assert archive.identity == identity
     assert sorted(tmp_path.rglob("*.parquet")) == files
-    archive = open_archive(tmp_path / "new")
+
+
+def test_append_writes_new_keys_only(tmp_path: Path) -> None:
+    """Two venues have 10 more hours of BTC, and 60 hours of SOL."""
+    archive = open_archive(tmp_path)
     archive.append("funding_history", rates(hours=50))
     assert archive.append("funding_history", rates(["BTC", "SOL"], hours=60)) == 2 * 10 + 2 * 60
-    whole = pd.concat([rates(hours=50), rates(["BTC", "SOL"], hours=60)]).drop_duplicates()
-    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), conformed(whole))
-    archive = open_archive(tmp_path / "seen")
+    expected = pd.concat([rates(hours=50), rates(["BTC", "SOL"], hours=60)]).drop_duplicates()
+    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), conformed(expected))
+
+
+def test_append_keeps_stored_values_with_a_notice(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
     archive.append("funding_history", rates(hours=3))
     restated = rates(hours=4)
     restated.loc[0, "rate_bps_8h"] = 77.0

@@ -16,26 +16,31 @@ from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import EVER, START, rates, said, say
 
 
-def test_folders_without_an_archive_raise(tmp_path: Path) -> None:
+def test_missing_folder_raises_and_is_created_by_the_first_append_only(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="nowhere: archive not found"):
         open_archive(tmp_path / "nowhere", create=False)
     open_archive(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
-    for name in ("foreign", "became"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "foreign" / "thesis.txt").write_text("mine")
+
+
+def test_folder_with_other_files_raises_and_is_unchanged(tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("mine")
     with pytest.raises(
         ArchiveError, match=r"not an archive: archive.json is missing, and the folder contains 'thesis.txt'"
     ):
-        open_archive(tmp_path / "foreign")
-    assert [p.name for p in (tmp_path / "foreign").iterdir()] == ["thesis.txt"]
-    archive = open_archive(tmp_path / "became")
-    (tmp_path / "became" / "thesis.txt").write_text("mine")
+        open_archive(tmp_path)
+    assert [*tmp_path.iterdir()] == [thesis]
+    with pytest.raises(ArchiveError, match=r"cannot be read as an archive|this is a file"):
+        open_archive(thesis)
+
+
+def test_folder_with_files_since_the_open_raises_at_the_append(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(ArchiveError, match="not an archive"):
         archive.append("funding_history", rates())
-    assert [p.name for p in (tmp_path / "became").iterdir()] == ["thesis.txt"]
-    with pytest.raises(ArchiveError, match=r"cannot be read as an archive|this is a file"):
-        open_archive(tmp_path / "foreign" / "thesis.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize("text", [{}, {"seal": ""}, {"seal": "0" * 32}])

@@ -100,27 +100,36 @@ def test_connection_is_restored_after_a_replay(service: Service, path: Path) -> 
     assert fetched()["rate_bps_8h"].tolist() == [9.0, 9.0, 3.0, 4.0]
 
 
-def test_new_recording_or_replay_ends_the_active_one(service: Service, path: Path, tmp_path: Path) -> None:
-    """A recording and a replay replace the active one; earlier responses are in its file."""
+def test_new_recording_ends_the_active_recording(service: Service, path: Path, tmp_path: Path) -> None:
     first = bundle.record(path)
-    live = fetched()
+    fetched()
     second = bundle.record(tmp_path / "other.ddz")
     assert "ended" in repr(first)
     fetched()
-    again = bundle.replay(path)
-    assert "ended" in repr(second)
+    second.close()
+    assert [bundle.verify(file) for file in (path, tmp_path / "other.ddz")] == [2, 2]
+
+
+def test_replay_ends_the_active_recording_or_replay(service: Service, path: Path) -> None:
+    recording = bundle.record(path)
+    live = fetched()
+    first = bundle.replay(path)
+    assert "ended" in repr(recording)
     pd.testing.assert_frame_equal(fetched(), live)
-    once_more = bundle.replay(path)
-    assert "ended" in repr(again)
-    pd.testing.assert_frame_equal(fetched(), live)
-    third = bundle.record(tmp_path / "third.ddz")
-    assert "ended" in repr(once_more)
+    with bundle.replay(path):
+        assert "ended" in repr(first)
+        pd.testing.assert_frame_equal(fetched(), live)
+
+
+def test_recording_ends_the_active_replay(service: Service, path: Path, tmp_path: Path) -> None:
+    with bundle.record(path):
+        fetched()
+    replay = bundle.replay(path)
+    recording = bundle.record(tmp_path / "other.ddz")
+    assert "ended" in repr(replay)
     fetched()
-    third.close()
-    assert [bundle.verify(tmp_path / name) for name in (path.name, "other.ddz", "third.ddz")] == [2, 2, 2]
-    bundle.record(path)
-    bundle.record(path).close()
-    assert bundle.verify(path) == 0, "the second recording of one path replaced the first"
+    recording.close()
+    assert bundle.verify(tmp_path / "other.ddz") == 2
 
 
 def test_failed_replay_leaves_the_active_one(service: Service, path: Path, tmp_path: Path) -> None:

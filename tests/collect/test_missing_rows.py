@@ -42,13 +42,18 @@ def gaps(archive: Archive, *, answered: bool) -> list[tuple[pd.Timestamp, pd.Tim
     return list(zip(chosen["start"], chosen["end"], strict=True))
 
 
-@pytest.mark.parametrize("missing", [1, 2, 5, 12])
-def test_gap_is_confirmed_by_a_second_response(
-    missing: int, fill: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
-) -> None:
+def _first_gap(missing: int, fakes: Fakes) -> tuple[pd.Timestamp, pd.Timestamp]:
+    """Remove payments from 20 January 08:00 on; return the window until the next payment."""
     times = pd.date_range(hour("2026-01-20T08:00"), periods=missing, freq="8h")
     without(fakes, *(f"{time:%Y-%m-%dT%H:%M}" for time in times))
-    window = (times[0], times[-1] + pd.Timedelta(8, "h"))
+    return times[0], times[-1] + pd.Timedelta(8, "h")
+
+
+@pytest.mark.parametrize("missing", [1, 2, 5, 12])
+def test_gap_is_confirmed_by_a_second_response(
+    missing: int, fill: Any, archive: Archive, fakes: Fakes
+) -> None:
+    window = _first_gap(missing, fakes)
     done = fill(PAYMENTS, "binance")
     text = f"{missing} rows missing after 2026-01-20T00:00:00Z (step 8 h)"
     assert done.failed == [f"binance {PAYMENTS} BTC: incomplete: {text}"]
@@ -63,18 +68,35 @@ def test_gap_is_confirmed_by_a_second_response(
     fakes.log.clear()
     assert fill(PAYMENTS, "binance").failed == []
     assert requests(fakes) == []
+
+
+def test_confirmed_gap_is_requested_again_after_30_days(
+    fill: Any, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    _first_gap(2, fakes)
+    for _ in range(2):
+        fill(PAYMENTS, "binance")
+    fakes.log.clear()
     clock.wait(29 * 86_400)
     fill(PAYMENTS, "binance")
     assert requests(fakes) == []
     clock.wait(2 * 86_400)
     fill(PAYMENTS, "binance")
-    assert requests(fakes)
+    assert requests(fakes) != []
     fakes.log.clear()
     fill(PAYMENTS, "binance")
-    assert requests(fakes) == []  # confirmed again
+    assert requests(fakes) == [], "confirmed again"
+
+
+def test_confirmed_gap_is_filled_once_the_venue_has_the_rows(
+    fill: Any, archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    _first_gap(2, fakes)
+    for _ in range(2):
+        fill(PAYMENTS, "binance")
     fakes.altered.clear()
     clock.wait(31 * 86_400)
-    assert fill(PAYMENTS, "binance").written == {("binance", PAYMENTS): missing}
+    assert fill(PAYMENTS, "binance").written == {("binance", PAYMENTS): 2}
     ledger = archive.requests()
     assert ledger[["start", "end", "answered", "source"]].values.tolist() == [
         [hour(START), hour(END), True, "request"]

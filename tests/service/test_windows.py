@@ -64,23 +64,29 @@ def test_window_without_an_end_or_beyond_now_has_the_row_of_now(ask: Caller) -> 
     assert beyond_now["notices"] == []
 
 
-def test_dev_tier_is_limited_to_30_days(ask: Caller) -> None:
-    """Thirty days before 30 June noon is 31 May noon."""
+def test_start_of_the_dev_tier_is_raised_to_30_days_ago(ask: Caller) -> None:
+    """Now is 30 June 12:00, so the start is 31 May 12:00; the first whole day is 1 June."""
     body = history(ask, tier="dev", start="2026-05-25", resolution="raw")
     assert ends(body) == ("2026-05-31T12:00:00Z", "2026-06-30T12:00:00Z")
     assert len(body["notices"]) == 1
     assert "start was raised from 2026-05-25T00:00:00Z to 2026-05-31T12:00:00Z" in body["notices"][0]
-    pro = history(ask, start="2026-05-25", resolution="raw")
-    assert ends(pro)[0] == "2026-05-25T00:00:00Z"
-    assert pro["notices"] == []
-    body = history(ask, tier="dev", start="2026-05-25", resolution="1d")
-    assert ends(body)[0] == "2026-06-01T00:00:00Z"
+    days = history(ask, tier="dev", start="2026-05-25", resolution="1d")
+    assert ends(days)[0] == "2026-06-01T00:00:00Z"
+    until_2_june = history(ask, tier="dev", end="2026-06-02T00:00Z", resolution="1d")
+    assert ends(until_2_june) == ("2026-06-01T00:00:00Z", "2026-06-01T00:00:00Z")
+    assert "start was raised" in until_2_june["notices"][0]
+
+
+def test_start_of_the_pro_tier_is_not_raised(ask: Caller) -> None:
+    body = history(ask, start="2026-05-25", resolution="raw")
+    assert ends(body)[0] == "2026-05-25T00:00:00Z"
+    assert body["notices"] == []
+
+
+def test_end_in_the_future_is_set_to_now(ask: Caller) -> None:
     body = history(ask, tier="dev", start="2026-06-29", end="2026-08-01")
     assert body["notices"] == ["end was set from 2026-08-01T00:00:00Z to now, 2026-06-30T12:00:00Z"]
     assert body["resolution"] == "4h"
-    body = history(ask, tier="dev", end="2026-06-02T00:00Z", resolution="1d")
-    assert ends(body) == ("2026-06-01T00:00:00Z", "2026-06-01T00:00:00Z")
-    assert "start was raised" in body["notices"][0]
 
 
 @pytest.mark.parametrize(

@@ -208,20 +208,29 @@ def points(prices: list[float], symbol: str = "BTC") -> list[OiPoint]:
     ]
 
 
-def test_open_interest_in_two_units_is_found_by_the_price_between_them() -> None:
+def test_usual_implied_prices_are_not_reported() -> None:
+    """The helper makes open interest in USD and in coins, with these prices between them."""
     assert list(implied_price_doubts(points([90_000.0] * 12))) == []
     assert list(implied_price_doubts(points([90.0] * 12, "SOL"))) == []
-    (text,) = implied_price_doubts(points([900.0] * 12))
-    assert "in USD is 900 times that in coins" in text
-    (text,) = implied_price_doubts(points([*[90.0] * 6, *[9e4] * 6], "SOL"))
-    assert "is 9e+04 times that in coins from 2026-08-01 06:00 on, but 90 times before" in text
-    (text,) = implied_price_doubts([point._replace(oi_usd=0.0) for point in points([90_000.0] * 12)])
-    assert text == "open interest of BTC-USDT-SWAP is 0 USD but not 0 coins in 12 rows: values may be missing"
-    dust = [point._replace(oi_usd=0.0, oi_coins=1e-6) for point in points([90_000.0] * 12)]
-    assert list(implied_price_doubts(dust)) == []
-    (place,) = contradictions(points([9e7]))
-    assert place == 0
     assert contradictions(points([9e4])) == {}
+
+
+def test_implied_price_that_is_too_low_or_changes_is_reported() -> None:
+    [text] = implied_price_doubts(points([900.0] * 12))
+    assert "in USD is 900 times that in coins" in text
+    [text] = implied_price_doubts(points([*[90.0] * 6, *[9e4] * 6], "SOL"))
+    assert "is 9e+04 times that in coins from 2026-08-01 06:00 on, but 90 times before" in text
+
+
+def test_implied_price_that_is_too_high_is_a_contradiction() -> None:
+    assert list(contradictions(points([9e7]))) == [0]
+
+
+def test_open_interest_of_0_usd_is_reported_unless_it_is_tiny_in_coins() -> None:
+    [text] = implied_price_doubts([point._replace(oi_usd=0.0) for point in points([90_000.0] * 12)])
+    assert text == "open interest of BTC-USDT-SWAP is 0 USD but not 0 coins in 12 rows: values may be missing"
+    tiny = [point._replace(oi_usd=0.0, oi_coins=1e-6) for point in points([90_000.0] * 12)]
+    assert list(implied_price_doubts(tiny)) == []
 
 
 def test_prices_of_large_coins_in_thousands_are_contradictions() -> None:
