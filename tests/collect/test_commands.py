@@ -157,7 +157,7 @@ def test_a_check_of_venues_ends_with_a_verdict_for_each_table(
     command = ["venues", "check", "--venues", "dydx", "--out", str(tmp_path / "found.jsonl")]
     assert main(command) == 0
     output = capsys.readouterr().out
-    assert "dydx /perpetualMarkets: answered" in output
+    assert "dydx /perpetualMarkets: response received" in output
     assert re.search(r"dydx +funding_settlements +confirms +/historicalFunding", output)
     results = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
     assert {row["verified_on"] for row in results} == {"2026-01-20"}
@@ -303,7 +303,7 @@ def test_collecting_once_names_failures_and_fails_without_any_row(
         assert "HTTP 503" in output.out
         assert len({place for venue, place, _, _ in fakes.log if venue == name}) == 1, "lists of contracts"
     assert code == (1 if len(lost) == 2 else 0)
-    assert ("no rows were collected" in output.err) == (len(lost) == 2)
+    assert ("nothing was collected" in output.err) == (len(lost) == 2)
     if len(lost) == 2:
         assert main(["collect", *to, "--tables", "funding_history", "--fail-after", "5m"]) == 1
         assert "no rows; failed: bybit funding_history, okx funding_history" in capsys.readouterr().out

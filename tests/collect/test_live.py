@@ -450,7 +450,7 @@ def _told(
             if not feed._queue:
                 feed.close()
     coverage = _of(updates, "coverage")
-    assert len(caught) == coverage["error"].str.contains("read in time|nothing was received").any()
+    assert len(caught) == coverage["error"].str.contains("rows were dropped|nothing was received").any()
     ends = [((coverage[name] - _at(0)).dt.total_seconds()).tolist() for name in ("start", "end")]
     rates = _of(updates, "funding_history")["rate_bps_8h"].tolist()
     return rates, list(zip(*ends, coverage["error"], strict=True))
