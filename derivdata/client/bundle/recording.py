@@ -374,10 +374,9 @@ def replay(path: str | Path) -> Replay:
     >>> again.equals(live)
     True
     """
-    # Open before the active replay ends, so that an unreadable file does not change the state.
-    opened = Bundle(path)
+    Bundle(path)  # raises before the active replay ends, so that an unreadable file does not change the state
     SESSION.end_active()
-    replay = Replay(opened)
+    replay = Replay(Bundle(path))  # read again, because the end of a recording rewrites its file
     try:
         replay.start()
         return replay
