@@ -123,7 +123,7 @@ def test_too_long_ban_is_an_error_with_advice(fill: Any, fakes: Fakes) -> None:
     done = fill("funding_settlements", "binance", symbols=["BTC"])
     assert len(done.failed) == 1
     for words in ("/fapi/v1/exchangeInfo", "HTTP 418", "requests per second of its limit",
-                  "now pauses for 7200 s", "stop other programs that request binance"):  # fmt: skip
+                  "now pauses for 7200 s", "stop other programs that send requests to binance"):  # fmt: skip
         assert words in done.failed[0]
 
 

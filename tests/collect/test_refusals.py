@@ -57,7 +57,7 @@ def test_rate_limit_error_names_venue_endpoint_limit_and_remedy(exchange: str, o
     text = str(caught.value)
     assert text.startswith(f"{exchange} {endpoint.place}: ")
     assert f"derivdata uses {rate:.3g} requests per second of its limit" in text
-    assert f"now pauses for 86400 s; stop other programs that request {exchange}" in text
+    assert f"now pauses for 86400 s; stop other programs that send requests to {exchange}" in text
     assert (caught.value.reason, caught.value.retryable) == ("limit", True)
 
 
