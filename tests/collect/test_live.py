@@ -348,7 +348,7 @@ def test_frame_with_larger_open_interest_is_a_gap_or_omits_one_value(
 
     stream, _ = _listened("dydx", [json.loads(frame([3] * 6))], {f"C{n}-USD" for n in range(6)})
     clock = stream._clock
-    stream._since, stream._heard = clock.utc() - pd.Timedelta(1, "s"), [clock.utc()]
+    stream._since, stream._last_response = clock.utc() - pd.Timedelta(1, "s"), [clock.utc()]
     stream._keep(frame(coins), Context(None, "dydx"), clock.utc())
     rows, covered, error = stream.drain()
     assert rows["oi_history"]["oi_usd"].tolist() == oi_usd

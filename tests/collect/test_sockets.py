@@ -130,15 +130,15 @@ def _rows(stream: VenueStream, count: int) -> tuple[pd.DataFrame, list[Any], lis
 def test_window_begins_when_all_subscriptions_are_acknowledged() -> None:
     stream = _bybit(MachineClock(), None)
     first = pd.Timestamp("2026-01-20T10:00", tz="UTC")
-    stream._unacknowledged, stream._heard = [1, 2], [first, first]
+    stream._unacknowledged, stream._last_response = [1, 2], [first, first]
     for seconds, place in ((1, 1), (2, 0), (3, 1)):
         at = first + pd.Timedelta(seconds, "s")
         stream._acknowledge(place, at)
-        stream._hear(0, at)
-        stream._hear(1, at)
+        stream._record_response(0, at)
+        stream._record_response(1, at)
     last = first + pd.Timedelta(9, "s")
-    stream._hear(0, last)
-    stream._hear(1, last)
+    stream._record_response(0, last)
+    stream._record_response(1, last)
     assert stream.drain()[1] == [(first + pd.Timedelta(3, "s"), last)]
 
 
@@ -393,7 +393,7 @@ def test_unreadable_channel_is_complete_again_after_a_valid_frame() -> None:
         return stream.is_broken(clock.utc())
 
     assert [after(20), after(1)] == [False, True], "never connected to"
-    stream._since, stream._heard = clock.utc(), [clock.utc()]
+    stream._since, stream._last_response = clock.utc(), [clock.utc()]
     assert not after(3600)
     stream._unreadable_at = clock.utc()
     assert stream.is_broken(clock.utc()), "the first frame cannot be read"

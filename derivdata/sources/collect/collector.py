@@ -66,7 +66,7 @@ class Refills:
         available = [*_REFILLED]
         if polls.names is not None:
             available += NAMED_ONLY
-        self._tables = [name for name in available if polls.keeps(name)]
+        self._tables = [name for name in available if polls.collects(name)]
         self._started: dict[str, pd.Timestamp] = {}
         self._reported: dict[str, pd.Timestamp] = {}
         self._done: queue.Queue[Backfilled | ArchiveError] = queue.Queue()
@@ -121,6 +121,7 @@ class Refills:
                 minute.failed[f"history {number}"] = text
 
     def _start(self, name: str) -> None:
+        """Start the worker of a venue."""
         if not self._symbols:
             return
         # Daemon threads, as for all requests to venues, so that a slow venue does not delay the exit.
@@ -138,6 +139,7 @@ class Refills:
             raise
 
     def _run(self, name: str) -> None:
+        """Refill the histories of a venue in its worker; errors become a result."""
         try:
             self._done.put(self._refilled(name))
         except Stopped:
@@ -160,7 +162,7 @@ class Refills:
         if "funding_settlements" in windows:
             # Payments are stamped at the full hour, and the end of a window is exclusive.
             windows["funding_settlements"] = first, (now - _REFILL_AT).floor("h") + _MINUTE
-        if self._polls.keeps(LIQUIDATIONS):
+        if self._polls.collects(LIQUIDATIONS):
             windows[LIQUIDATIONS] = max(first, hour - _DAY), hour
         done = Backfilled()
         for table, window in windows.items():
@@ -313,7 +315,7 @@ class Collector:
         self._own: dict[str, dict[str, pd.Timestamp]] = {}  # ids of fills of each venue with two paths
         self._dropped: pd.Timestamp | None = None
 
-    def ask_book(self, exchange: str, symbol: str) -> None:
+    def request_book(self, exchange: str, symbol: str) -> None:
         """Request the order book of a symbol from a venue, and write it with its depth."""
         poll = self._states[exchange].begin()
         try:
@@ -363,7 +365,9 @@ class Collector:
             The archive cannot be written.
         """
         minute = self._minute(deadline=None)
-        self.refills.once([name for name in self._venues.here() if self.shared[name].listing is not None])
+        self.refills.once(
+            [name for name in self._venues.reachable() if self.shared[name].listing is not None]
+        )
         self.refills.count(minute)
         return minute.rows
 
@@ -413,7 +417,7 @@ class Collector:
             if why := error or stream.omitted:
                 self._push_troubles[f"{stream.venue.exchange} {stream.channel}"] = why
             for table, frame in rows.items():
-                if len(frame) and self._venues.keeps(table):
+                if len(frame) and self._venues.collects(table):
                     frames.setdefault(table, []).append(frame)
         for table, pushed in frames.items():
             self.archive.merge(table, tables.TABLES[table].conform(pd.concat(pushed, ignore_index=True)))
@@ -436,6 +440,7 @@ class Collector:
     def _merge(
         self, minute: Minute, table: str, frames: Sequence[pd.DataFrame], requests: Sequence[LedgerEntry]
     ) -> None:
+        """Append rows of a table with their ledger entries, and count them in a minute."""
         rows = tables.TABLES[table].conform(join_frames(table, frames))
         written = self.archive.merge(table, rows, requests=requests).written
         minute.rows[table] = minute.rows.get(table, 0) + written
@@ -450,8 +455,10 @@ class Collector:
         try:
             refuse_impossible(tables.TABLES[table], rows)
         except ArchiveError as problem:
-            minute.failed[f"{name} {table}"] = why = str(problem)
-            return rows[:0], [request._replace(error=request.error or why[:500]) for request in requests]
+            why = str(problem)
+            minute.failed[f"{name} {table}"] = why
+            failed = [request._replace(error=request.error or why[:500]) for request in requests]
+            return rows.iloc[:0], failed
         if table == LIQUIDATIONS:
             rows, dropped = self._states[name].sound_fills(rows, minute.time)
             if dropped:
@@ -481,7 +488,7 @@ class Collector:
             minute = self._minute(deadline=_DEADLINE_SECONDS)
             self._write_liquidations(minute)
             self.refills.count(minute)
-            self.refills.start_due(self._venues.here())
+            self.refills.start_due(self._venues.reachable())
             troubles = self._push_troubles
             self._push_troubles = {}
             minute.failed |= troubles
@@ -490,7 +497,7 @@ class Collector:
             if self._log is not None:
                 minute.gone = dict(self.gone)
                 self._log(minute)
-            if any(minute.rows.values()) or (self._venues.here() and not minute.failed):
+            if any(minute.rows.values()) or (self._venues.reachable() and not minute.failed):
                 answered = minute.time
             if self._fail_after is not None and minute.time - answered >= self._fail_after:
                 why = next(iter([*minute.failed.values(), *self.gone.values()]), "no venue sent rows")
@@ -523,7 +530,7 @@ class Collector:
         Later polls are written with the next minute, so a slow venue does not delay others.
         """
         if self.clock.utc().minute == 0:
-            self._venues.ask_again()
+            self._venues.retry_blocked()
         hung = self._start_polls()
         polls: list[Poll] = []
         started = self.clock.utc()
@@ -550,7 +557,7 @@ class Collector:
         """Poll the venues that are not busy; return a failed poll for each venue that hangs."""
         now = self.clock.utc()
         hung = []
-        for name in self._venues.here():
+        for name in self._venues.reachable():
             since = self._running.get(name)
             if since is None:
                 title = f"derivdata-poll-{name}"
@@ -580,7 +587,7 @@ class Collector:
         for poll in polls:
             names.update(poll.frames, poll.failed, poll.requests)
         for table in sorted(names):
-            if table not in tables.TABLES or not self._venues.keeps(table):
+            if table not in tables.TABLES or not self._venues.collects(table):
                 continue
             frames = []
             requests = []

@@ -154,8 +154,8 @@ def other_dexes(session: VenueSession) -> list[str]:
     if session.shared.dexes is None:
         return []
     exchange = session.venue.exchange
-    names = session.shared.dexes[1].dexes
-    return [name for name in names if hip3_contract(exchange, f"{name}:")[0] == exchange]
+    _, listed = session.shared.dexes
+    return [name for name in listed.dexes if hip3_contract(exchange, f"{name}:")[0] == exchange]
 
 
 def _request_due_dexes(
@@ -197,7 +197,8 @@ def _request_dexes(session: VenueSession, endpoint: VenueEndpoint) -> None:
         label = f"{endpoint.label} {dex}"
         shared.list_errors.pop(label, None)
         try:
-            records.add(session.request(endpoint, {endpoint.dex: dex})[0])
+            contracts, _, _ = session.request(endpoint, {endpoint.dex: dex})
+            records.add(contracts)
         except (VenueError, NetworkError, SchemaError) as problem:
             shared.list_errors[label] = str(problem)
 
@@ -208,7 +209,8 @@ def _joined_lists(session: VenueSession, unknown: tuple[str, ...]) -> ContractLi
     for _, listed in list(session.shared.lists.values()):
         records.add(Records(listed.instruments, listed.intervals, listed.states))
     if session.shared.dexes is not None:
-        records.add(Records(session.shared.dexes[1].instruments))
+        _, listed_dexes = session.shared.dexes
+        records.add(Records(listed_dexes.instruments))
     records.instruments = list({item.name: item for item in records.instruments}.values())
     at = times.us(session.clock.utc())
     names = ["instruments", "intervals"]
@@ -383,7 +385,9 @@ class ContractStates:
 
         listed.sort(key=rank)
         since = now - self._cadence() + _MINUTE / 2  # a poll may begin some seconds late
-        due = [request for request in listed if self._requested.get(request[1].name, never) <= since]
+        due = [
+            (endpoint, item) for endpoint, item in listed if self._requested.get(item.name, never) <= since
+        ]
         if self._seconds is None:
             return due
         return due[: ceil(len(listed) * (_MINUTE / max(self._cadence(), _MINUTE)))]

@@ -25,7 +25,7 @@ from derivdata.sources.archive import Archive
 from derivdata.sources.archive.audit import OtherContract, quoted_contracts
 from derivdata.sources.archive.importing.importer import rows_of_file
 from derivdata.sources.archive.ledger import LedgerEntry, LedgerFile
-from derivdata.sources.collect.histories import Backfilled, life, requested_window
+from derivdata.sources.collect.histories import Backfilled, listed_part, requested_window
 from derivdata.sources.collect.history_rows import join_frames
 from derivdata.sources.collect.session import Clock, MachineClock, Stopped
 from derivdata.sources.venues import binance, reading
@@ -546,6 +546,7 @@ class _Batch:
 
     @property
     def is_full(self) -> bool:
+        """Whether to write the batch, by its rows or files."""
         rows = sum(map(len, chain.from_iterable(self.frames.values())))
         return rows >= _BATCH_ROWS or self.files >= _BATCH_FILES
 
@@ -590,7 +591,7 @@ class _Job:
     ) -> Iterator[_Series]:
         """Yield the series of the contracts that existed in a window; of perpetuals only the first."""
         for item in items if kind.dated else items[:1]:
-            lifetime = life(item, window)
+            lifetime = listed_part(item, window)
             if lifetime is not None:
                 yield self._series(kind, item, wanted, lifetime)
 

@@ -220,6 +220,7 @@ class _Job:
         return self.session.venue.exchange
 
     def run(self) -> None:
+        """Fill the histories of the venue. An error that ends all backfills is stored in `fatal`."""
         try:
             with self.session.shared.history_lock:
                 self._venue()
@@ -316,7 +317,8 @@ class _Job:
         if table not in OF_KINDS:
             covering = covering[:1]
         window = self._longest_reach(covering)
-        window = window and life(item, window)
+        if window is not None:
+            window = listed_part(item, window)
         if window is None:
             return
         if table == "funding_settlements" and item.listed is None:  # listed since the first payment at least
@@ -378,8 +380,10 @@ class _Job:
         listed: int | None,
     ) -> list[PartialPage]:
         """Return the sections of a window without rows, and note a late start without a stated listing."""
-        if listed is None and (late := stored.late_start(rows, answered)):
-            self._late_starts.append(late)
+        if listed is None:
+            late_start = stored.late_start(rows, answered)
+            if late_start:
+                self._late_starts.append(late_start)
         return stored.missing(rows, answered, now, is_active=item.active, listed=listed)
 
     def _rows(
@@ -446,7 +450,7 @@ class _Job:
         conformed = tables.TABLES[table].conform(rows)
         counts = self.archive.merge(table, conformed, requests=requests, keeps_intervals=True)
         self.done.count(self.exchange, table, counts.written)
-        named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
+        label = f"{self.exchange} {table} {symbol or 'of all symbols'}"
         errors = []
         incomplete = []
         for request in requests:
@@ -458,8 +462,8 @@ class _Job:
         errors += counts.conflicts[:_NAMED]
         if len(counts.conflicts) > _NAMED:
             errors.append(f"{len(counts.conflicts) - _NAMED} more payments have two rates")
-        self.done.failed += [f"{named}: {error.removeprefix(f'{self.exchange} ')}" for error in errors]
-        self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")
+        self.done.failed += [f"{label}: {error.removeprefix(f'{self.exchange} ')}" for error in errors]
+        self.progress(f"{label}: {'; '.join(errors) or f'{counts.written} rows'}")
 
 
 def _complete_until(table: str, gap: times.Window, now: pd.Timestamp) -> pd.Timestamp:
@@ -479,8 +483,8 @@ def _complete_until(table: str, gap: times.Window, now: pd.Timestamp) -> pd.Time
     return min(gap.end, max(gap.start, end))
 
 
-def life(item: Instrument, window: times.Window) -> times.Window | None:
-    """Return the window in which a contract may be listed, for a dated one a year before its expiry."""
+def listed_part(item: Instrument, window: times.Window) -> times.Window | None:
+    """Return the part of a window in which a contract may be listed; a dated one is for a year at most."""
     if not item.is_dated:
         return window
     expiry = pd.Timestamp(item.expiry, unit="us", tz="UTC")

@@ -607,29 +607,34 @@ class Surroundings:
             gap_steps = np.append(gap_steps, last_step)
             counts = np.append(counts, np.ceil((window_end - last) / last_step) - 1.0)
         # 3. The gap before the first row.
-        first_step = float(steps[0])
-        if listed is not None and not np.isnan(first_step):
-            due = max(window_start, listed)
-            absent = int((first - due) // first_step)
-            if absent >= 1 + _FIRST_STEPS:  # the first step may be partial
-                text = (
-                    f"{absent} rows missing before {times.iso(_timestamp(first))} (step "
-                    f"{_step_in_words(first_step)})"
-                )
-                yield PartialPage(times.Window(_timestamp(due), _timestamp(first)), text, absent)
+        if listed is not None:
+            yield from _gap_before(first, float(steps[0]), max(window_start, listed))
         # 4. The gaps that are in the window.
         for number in np.flatnonzero(counts >= 1.0).tolist():
             before = int(gap_starts[number])
             start = max(before + int(gap_steps[number]), window_start)
             end = min(int(gap_ends[number]), window_end)
             if start < end:
+                step = _step_in_words(float(gap_steps[number]))
                 text = (
-                    f"{int(counts[number])} rows missing after {times.iso(_timestamp(before))} (step "
-                    f"{_step_in_words(float(gap_steps[number]))})"
+                    f"{int(counts[number])} rows missing after {times.iso(_timestamp(before))} (step {step})"
                 )
                 section = times.Window(_timestamp(start), _timestamp(end))
                 is_open = number == len(stamps) - 1 and window.end > now - _PUBLISHED_WITHIN
                 yield PartialPage(section, text, int(counts[number]), is_open)
+
+
+def _gap_before(first: int, step: float, due: int) -> Iterator[PartialPage]:
+    """Yield the gap between the time at which rows are due and the first row, if rows are missing.
+
+    All times are in µs. `step` is NaN if it is unknown.
+    """
+    if np.isnan(step):
+        return
+    absent = int((first - due) // step)
+    if absent >= 1 + _FIRST_STEPS:  # the first step may be partial
+        text = f"{absent} rows missing before {times.iso(_timestamp(first))} (step {_step_in_words(step)})"
+        yield PartialPage(times.Window(_timestamp(due), _timestamp(first)), text, absent)
 
 
 def _confirmed_hours(series: pd.DataFrame, stamps: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -33,9 +33,9 @@ _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
 _DRAIN_SECONDS = 1.0
 _END_SECONDS = 30.0
 _MINUTE = pd.Timedelta(1, "min")
-_UNHEARD = "nothing was received from the channel"
+_NO_DATA = "nothing was received from the channel"
 _CONNECTING = "the channel was not connected yet"
-_UNREAD = (
+_DROPPED = (
     "rows were dropped, because the venues send faster than the program reads: read faster, or pass a larger "
     "max_queue"
 )
@@ -104,6 +104,15 @@ class _Channel:
                 return True
         return False
 
+    @property
+    def gap_reason(self) -> str:
+        """The reason for time between two windows."""
+        if self.error:
+            return self.error
+        if self.is_reported:
+            return _NO_DATA
+        return _CONNECTING
+
     def add_window(self, start: pd.Timestamp, end: pd.Timestamp, error: str = "") -> None:
         """Add a window, or a gap with an `error`, without the time before the end of the last one."""
         start = max(start, self.reached)
@@ -140,7 +149,9 @@ class Live:
         self._polled: list[str] = []
         for name, state in polls.states.items():
             pushed = polls.pushed[name]
-            self._wanted[name] = [table for table in names if state.gives(table) and table not in pushed]
+            self._wanted[name] = [
+                table for table in names if state.polls_table(table) and table not in pushed
+            ]
             # Pushed liquidations are compared with polled prices, so these venues are polled, too.
             if self._wanted[name] or LIQUIDATIONS in pushed:
                 self._polled.append(name)
@@ -211,6 +222,7 @@ class Live:
         return self._polls.stream(name, stream, contracts)
 
     def _start(self) -> None:
+        """Start the channels and polls; raise if that was done before."""
         if self._threads or self._is_closed:
             raise ValueError("this feed was already iterated or closed: call dd.live again")
         for channel in self._channels:
@@ -268,8 +280,7 @@ class Live:
                 rows, covered, error = channel.stream.drain()
                 channel.error = error or channel.error
                 for window in covered:
-                    why = channel.error or (_UNHEARD if channel.is_reported else _CONNECTING)
-                    channel.add_window(channel.reached, window.start, why)
+                    channel.add_window(channel.reached, window.start, channel.gap_reason)
                     channel.add_window(window.start, window.end)
                 now = self._clock.utc()
                 exchange = channel.stream.venue.exchange
@@ -278,7 +289,7 @@ class Live:
                 if why:
                     _add_or_extend(channel.entries, LedgerEntry(exchange, "figures", since, now, why))
                 if not covered and now - channel.reached >= _MINUTE:
-                    channel.add_window(channel.reached, now, channel.error or _UNHEARD)
+                    channel.add_window(channel.reached, now, channel.error or _NO_DATA)
                 batch = self._batch(rows, {})
                 batch.span = Window(channel.drained, now)
                 channel.drained = since
@@ -312,8 +323,8 @@ class Live:
                 wanted = {*self._broken[name]}
                 if state is not None:
                     state.session.close()
-                state = self._polls.stand_in(name, sorted(wanted))
-            available = [table for table in sorted(wanted) if state.gives(table)]
+                state = self._polls.replacement_state(name, sorted(wanted))
+            available = [table for table in sorted(wanted) if state.polls_table(table)]
             if available:
                 self._poll_once(name, state, available)
             if self._clock.wait(until_next_minute(self._clock.utc())):
@@ -353,7 +364,7 @@ class Live:
                 for table, entries in old.entries.items():
                     lost: list[LedgerEntry] = []
                     for entry in entries:
-                        _add_or_extend(lost, entry._replace(error=entry.error or _UNREAD))
+                        _add_or_extend(lost, entry._replace(error=entry.error or _DROPPED))
                     for entry in following.entries.get(table, []):
                         _add_or_extend(lost, entry)
                     following.entries[table] = lost
@@ -371,7 +382,7 @@ class Live:
             for place, entry in enumerate(batch.entries.get(table, [])):
                 if entry.exchange == exchange and pd.Timestamp(entry.end) > span.start:
                     if pd.Timestamp(entry.start) < span.end:
-                        gap = entry._replace(error=entry.error or _UNREAD)
+                        gap = entry._replace(error=entry.error or _DROPPED)
                         batch.entries[table] = [*batch.entries[table]]  # two tables may share the list
                         batch.entries[table][place] = gap
                     if pd.Timestamp(entry.end) >= span.end and loss in self._lost:
@@ -501,7 +512,9 @@ def _chosen_streams(exchange: str, names: Sequence[str]) -> list[Stream]:
 def _require_published(names: Sequence[str], polls: VenuePolls) -> None:
     """Raise `ValueError` for a table that no venue polls or pushes."""
     for table in names:
-        if not any(state.gives(table) or table in polls.pushed[name] for name, state in polls.states.items()):
+        if not any(
+            state.polls_table(table) or table in polls.pushed[name] for name, state in polls.states.items()
+        ):
             listed_venues = ", ".join(polls.states)
             raise ValueError(f"tables: {table!r} is not published live by {listed_venues}")
 

@@ -204,7 +204,9 @@ class ReadThrough:
             if table == _SAMPLED:
                 self._warn_of_late_start(query, rows)
             return self._noted(rows, query, failed)
-        columns = query.columns and tuple(dict.fromkeys((*query.columns, "resolution")))
+        columns = None
+        if query.columns is not None:
+            columns = tuple(dict.fromkeys((*query.columns, "resolution")))
         rows = self.archive.rows(replace(query, columns=columns))
         polled = rows[rows["resolution"] == "raw"].reset_index(drop=True)
         if query.columns is not None:
@@ -230,7 +232,7 @@ class ReadThrough:
         venues = query.venues
         self._warn_of_missing_venues(table)
         if table == BOOKS[0] and symbols and venues and not self._inherited:
-            self._ask_books(symbols, venues)
+            self._request_books(symbols, venues)
             query = replace(query, end=max(query.end, self.clock.utc().ceil("s") + pd.Timedelta(1, "us")))
         return self._noted(self.archive.newest(query), query)
 
@@ -256,7 +258,7 @@ class ReadThrough:
         """Close every connection."""
         self._collector.close()
 
-    def _ask_books(self, symbols: Sequence[str], venues: Sequence[str]) -> None:
+    def _request_books(self, symbols: Sequence[str], venues: Sequence[str]) -> None:
         """Request the order books that are older than a minute."""
         with self._poll_lock:
             for symbol, exchange in product(symbols, venues):
@@ -265,7 +267,7 @@ class ReadThrough:
                 if exchange not in self._collector.venues or exchange in self._collector.gone:
                     continue
                 if last_request is None or now - last_request >= _FRESH:
-                    self._collector.ask_book(exchange, symbol)
+                    self._collector.request_book(exchange, symbol)
                     self._books[symbol, exchange] = now
                     self._warn_of_failures()
 

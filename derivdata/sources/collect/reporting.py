@@ -144,12 +144,13 @@ def late(archive: Archive, now: pd.Timestamp, limit: pd.Timedelta) -> list[str]:
     """
     overdue = []
     ledger = archive.requests()
+    newest_request = min(ledger["end"].max(), now)
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
         allowed = limit
         if requests["symbol"].notna().all():
             allowed += _REFILLED_WITHIN
         answered = requests.loc[requests["answered"], "end"].max()
-        is_collected = requests["end"].max() >= min(ledger["end"].max(), now) - limit - _REFILLED_WITHIN
+        is_collected = requests["end"].max() >= newest_request - limit - _REFILLED_WITHIN
         if is_collected and not (answered >= now - allowed):  # NaT is overdue, too
             overdue.append(f"{exchange} {table}")
     return overdue
@@ -263,12 +264,14 @@ class AlertRule:
         return list(map(Breach, _series_of(rows[broken]), values, rows.loc[broken, "time"]))
 
     def _gaps(self, archive: Archive, now: pd.Timestamp) -> list[Breach]:
+        """Return the series of a ``gap`` rule whose last row is too old."""
         rows = archive.newest(Query(self.table, _FIRST, now + _INSTANT, self.symbols, self.venues))
         late_rows = rows[rows["time"] < now - self.length]
         names = _series_of(late_rows)
         return [Breach(name, None, time) for name, time in zip(names, late_rows["time"], strict=True)]
 
     def _silent(self, archive: Archive, now: pd.Timestamp) -> Iterator[Breach]:
+        """Yield the venues of a ``silent`` rule whose last response is too old or missing."""
         ledger = archive.requests()
         for exchange, requests in ledger.groupby("exchange", sort=True):
             if self.venues is not None and str(exchange) not in self.venues:
@@ -326,6 +329,7 @@ def parse_rule(text: str) -> AlertRule:
 
 
 def _table(name: str) -> str:
+    """Return the name of a table that rules may use; raise `ValueError` for another one."""
     rows = [n for n, table in tables.TABLES.items() if {"symbol", "exchange", "time"} <= set(table.key)]
     if name not in rows:
         raise ValueError(
@@ -383,15 +387,15 @@ class Alerts:
     def check(self, archive: Archive, now: pd.Timestamp) -> None:
         """Check the archive against the rules, and post each series that begins or ceases to break a rule."""
         current: dict[tuple[str, str], Breach] = {}
-        for rule in self.rules:
-            for breach in rule.breaches(archive, now):
-                current[rule.text, breach.series] = breach
-        for key, breach in current.items():
-            if key not in self._firing:
-                self._send("firing", key[0], breach, now)
-        for key, breach in self._firing.items():
-            if key not in current:
-                self._send("resolved", key[0], breach, now)
+        for checked_rule in self.rules:
+            for breach in checked_rule.breaches(archive, now):
+                current[checked_rule.text, breach.series] = breach
+        for (rule, series), breach in current.items():
+            if (rule, series) not in self._firing:
+                self._send("firing", rule, breach, now)
+        for (rule, series), breach in self._firing.items():
+            if (rule, series) not in current:
+                self._send("resolved", rule, breach, now)
         self._firing = current
 
     def close(self) -> None:
@@ -402,6 +406,7 @@ class Alerts:
             self._thread = None
 
     def _send(self, state: str, rule: str, breach: Breach, now: pd.Timestamp) -> None:
+        """Queue an alert with the state ``firing`` or ``resolved``."""
         last_row = None
         if breach.time is not None:
             last_row = times.iso(breach.time)
@@ -420,6 +425,7 @@ class Alerts:
             self._thread.start()
 
     def _deliver(self) -> None:
+        """Post queued alerts in a thread until the queue ends."""
         session = KeylessSession()
         while (alert := self._queue.get()) is not None:
             try:

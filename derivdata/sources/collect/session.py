@@ -145,7 +145,7 @@ class Quarantine:
             self.keep_rows(exchange, table, rows, f"{at:%Y-%m-%d}")
 
     def keep_rows(self, exchange: str, table: str, rows: pd.DataFrame, group: str) -> str:
-        """Add new rows of a table to the file of a `group`, and return its name, or why it failed."""
+        """Add new rows of a table to the file of a `group`; return a text with its name, or the failure."""
         if self.folder is None or rows.empty:
             return "rows not stored"
         path = self.folder / f"{exchange}-{table}-{group}.csv"
@@ -423,18 +423,19 @@ class VenueSession:
         wait = problem.retry_after
         if wait is None:
             wait = delay
-        is_temporary = True
+        is_limit = False
         if isinstance(problem, VenueError):
             is_temporary = problem.reason in _TEMPORARY_REASONS
-            if problem.reason == "limit":
+            is_limit = problem.reason == "limit"
+            if is_limit:
                 self.shared.close_for(self.clock.utc(), wait)
             elif problem.reason == "region":
                 why = str(problem).partition(": ")[2]
                 advice = "omit it (venues=), or use another network"
                 self.shared.refused[target] = f"blocks this address: {why}; {advice}"
-        elif isinstance(problem, Unreachable) and not self.shared.answered:
-            is_temporary = math.isinf(self.patience)  # a poll does not retry a venue that never responded
-        is_limit = isinstance(problem, VenueError) and problem.reason == "limit"
+        else:  # a poll does not retry a venue that never responded
+            never_responded = isinstance(problem, Unreachable) and not self.shared.answered
+            is_temporary = not never_responded or math.isinf(self.patience)
         max_wait = self._max_wait(is_limit=is_limit and not self._waited_for_ban)
         self._waited_for_ban |= wait > LONGEST_WAIT
         if not is_temporary or wait > max_wait:
@@ -522,11 +523,10 @@ class VenueSession:
         """Return the context for reading bodies, which is made once per list of contracts."""
         if more.keys() - {"instrument"}:
             return Context({**self.context, **more}, self.venue.exchange)
-        last = self._read_context
-        if last is None or not _has_same_objects(last[0], self.context):
-            last = (dict(self.context), Context(self.context, self.venue.exchange))
-            self._read_context = last
-        context = copy.copy(last[1])
+        if self._read_context is None or not _has_same_objects(self._read_context[0], self.context):
+            self._read_context = dict(self.context), Context(self.context, self.venue.exchange)
+        _, shared_context = self._read_context
+        context = copy.copy(shared_context)
         context.named = more.get("instrument")
         return context
 

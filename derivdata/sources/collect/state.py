@@ -78,7 +78,7 @@ class Poll:
 
 
 class PolledEndpoint:
-    """Schedule and last response of a polled endpoint."""
+    """A polled endpoint: the times of its next requests, its last records, and its failed requests."""
 
     def __init__(self, endpoint: VenueEndpoint, now: pd.Timestamp) -> None:
         self.endpoint = endpoint
@@ -447,7 +447,7 @@ class VenueState:
         """Return the tables of its polls."""
         return _tables_of([*self._bulk.endpoints, *self.by_contract.endpoints])
 
-    def gives(self, table: str) -> bool:
+    def polls_table(self, table: str) -> bool:
         """Return whether its polls have a table."""
         if table in BOOKS:
             return bool(self.depth and self._books)

@@ -124,7 +124,7 @@ Listed: TypeAlias = Callable[[], tuple[Sequence[Instrument], dict[str, pd.DataFr
 class VenueStream:
     """Rows that one channel of a venue pushes about some contracts.
 
-    A window begins when all subscriptions are acknowledged, and ends with the last sign of life of all
+    A window begins when all subscriptions are acknowledged, and ends with the last response of all
     connections: a frame, or an answered ping. Needs the package websockets.
     """
 
@@ -159,7 +159,7 @@ class VenueStream:
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
         self._opened: list[pd.Timestamp] = []  # openings of connections in the last minutes
-        self._heard: list[pd.Timestamp] = []  # last sign of life of each connection
+        self._last_response: list[pd.Timestamp] = []  # last response of each connection: a frame or a pong
         self._unacknowledged: list[int] = []  # subscriptions of each connection
         self._names: set[str] = set()  # names of subscribed contracts
         self._error = ""
@@ -187,7 +187,7 @@ class VenueStream:
                 is_first = self._read_at == self._started
                 return bool(is_first or now - self._unreadable_at > _MAX_UNREADABLE)
             if self._since is None:
-                return bool(now - max([self._read_at, *self._heard]) > _MAX_UNREADABLE)
+                return bool(now - max([self._read_at, *self._last_response]) > _MAX_UNREADABLE)
             return self._states is not None and bool(now - max(self._read_at, self._since) > _MAX_SILENCE)
 
     def drain(self) -> tuple[dict[str, pd.DataFrame], list[Window], str]:
@@ -256,7 +256,7 @@ class VenueStream:
                 self._since = None
                 if not any(self._unacknowledged):
                     self._since = now
-                self._heard = [now] * len(sockets)
+                self._last_response = [now] * len(sockets)
                 if self._states is not None:
                     self._states.forget()
             self._listen_together(sockets, Context(context, self.venue.exchange))
@@ -313,7 +313,7 @@ class VenueStream:
                     # All earlier frames were read, so the pong confirms the time of the ping.
                     now = self._clock.utc()
                     if pong is not None and pong.is_set():
-                        self._hear(place, pinged)
+                        self._record_response(place, pinged)
                     if pong is None or (pong.is_set() and now - pinged >= _PING_EVERY):
                         pong = socket.ping()
                         pinged = now
@@ -340,7 +340,7 @@ class VenueStream:
             with self._lock:
                 self._unreadable_at = now
             self._break_window(now)
-        self._hear(place, now)
+        self._record_response(place, now)
 
     def _break_window(self, now: pd.Timestamp) -> None:
         """End the window before an incomplete frame, and begin the next window after it."""
@@ -409,19 +409,19 @@ class VenueStream:
             if self._since is None and not any(self._unacknowledged):
                 self._since = at
 
-    def _hear(self, place: int, at: pd.Timestamp) -> None:
+    def _record_response(self, place: int, at: pd.Timestamp) -> None:
         """Record the last response of a connection; for a ping, the time at which it was sent."""
         with self._lock:
-            self._heard[place] = max(self._heard[place], at)
+            self._last_response[place] = max(self._last_response[place], at)
 
     def _set_error(self, problem: BaseException) -> None:
         with self._lock:
             self._error = f"{type(problem).__name__}: {problem}"[:300]
 
     def _close_window(self) -> None:
-        """Store the window up to the last sign of life of all connections, and begin the next one."""
-        if self._since is not None and self._heard:
-            until = min(self._heard)
+        """Store the window up to the last response of all connections, and begin the next one."""
+        if self._since is not None and self._last_response:
+            until = min(self._last_response)
             if until > self._since:
                 self._covered.append(Window(self._since, until))
                 self._since = until
@@ -506,10 +506,10 @@ class VenuePolls:
         exchanges = chosen_venues(venues, unconfirmed=unconfirmed)
         self.listened: dict[str, Stream] = {}
         liquidation_symbols: Sequence[str] | None = None
-        if self.keeps(LIQUIDATIONS):
+        if self.collects(LIQUIDATIONS):
             self.listened = _streams_of_liquidations(exchanges, streams)
             liquidation_symbols = symbols
-        if not any(map(self.keeps, BOOKS)):
+        if not any(map(self.collects, BOOKS)):
             depth = ()
         self.shared = shared_by_host((VENUES[name] for name in exchanges), quarantine)
         self.states: dict[str, VenueState] = {}
@@ -533,25 +533,25 @@ class VenuePolls:
             return None
         needed = set(self.names).difference(self.pushed.get(exchange, ()))
         has_liquidations = any(LIQUIDATIONS in endpoint.tables for endpoint in VENUES[exchange].endpoints)
-        if self.keeps(LIQUIDATIONS) and has_liquidations:
+        if self.collects(LIQUIDATIONS) and has_liquidations:
             needed.add("prices_history")  # liquidations are compared with prices
         return list(needed)
 
-    def keeps(self, table: str) -> bool:
+    def collects(self, table: str) -> bool:
         """Return whether a table is collected."""
         return self.names is None or table in self.names
 
-    def here(self) -> list[str]:
+    def reachable(self) -> list[str]:
         """Return the venues that do not block this address."""
         return [name for name in self.states if name not in self.gone]
 
-    def ask_again(self) -> None:
+    def retry_blocked(self) -> None:
         """Forget the venues and requests that blocked this address, so that they are tried again."""
         self.gone.clear()
         for shared in self.shared.values():
             shared.refused.clear()
 
-    def stand_in(self, name: str, names: Sequence[str]) -> VenueState:
+    def replacement_state(self, name: str, names: Sequence[str]) -> VenueState:
         """Return a state that polls some tables of a venue while its channels cannot be read."""
         session = VenueSession(
             VENUES[name], self.clock, address=self.addresses.get(name), shared=self.shared[name]
@@ -616,7 +616,7 @@ class VenuePolls:
                 return chosen_contracts(items, symbols), context
 
             streams = [self.stream(name, stream, contracts) for stream in STATE_STREAMS.get(name, ())]
-            collected += [stream for stream in streams if any(map(self.keeps, stream.tables))]
+            collected += [stream for stream in streams if any(map(self.collects, stream.tables))]
         return collected
 
     def close(self) -> None:
