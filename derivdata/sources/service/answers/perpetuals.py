@@ -454,16 +454,22 @@ def history(context: RequestContext) -> dict[str, Any]:
     if without_side > 0:
         notices.append(f"liquidations without a side were omitted ({without_side:.2f} USD)")
     sums = sums[(sums["unknown_usd"] == 0) | (sums[["long_usd", "short_usd"]] > 0).any(axis=1)]
-    amounts = encoding.objects(sums[["long_usd", "short_usd"]])
-    by_venue = list(map(b"%b:%b".__mod__, zip(encoding.tokens(sums["exchange"]), amounts, strict=True)))
-    stamps = pd.Series(encoding.iso_tokens(pd.DatetimeIndex(sums["time"])), dtype=object)
-    dates = encoding.split(by_venue, stamps.str.decode("ascii"), b"{%b}")
-    rows = [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
+    rows = _rows_by_date(sums)
     if not rows:
         notices.append("no liquidations in this range")
     body: dict[str, Any] = {"data": rows, "unit": "usd", "resolution": used}
     notices += _add_coverage(view, body, window.start, min(window.end, view.now), symbols=params["symbol"])
     return body | {"notices": window.notices + notices}
+
+
+def _rows_by_date(sums: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return one row per time, with the sums of each venue as JSON."""
+    amounts = encoding.objects(sums[["long_usd", "short_usd"]])
+    venues = encoding.tokens(sums["exchange"])
+    by_venue = [b"%b:%b" % pair for pair in zip(venues, amounts, strict=True)]
+    stamps = pd.Series(encoding.iso_tokens(pd.DatetimeIndex(sums["time"])), dtype=object)
+    dates = encoding.split(by_venue, stamps.str.decode("ascii"), b"{%b}")
+    return [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
 
 
 def aggregates(context: RequestContext) -> dict[str, Any]:

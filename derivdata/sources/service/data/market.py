@@ -342,44 +342,44 @@ def by_sums(
         unsure = np.isnan(all_totals.value)
         return joined([all_totals.take(~unsure)]), joined([all_totals.take(unsure)])
     # 1. Find the buckets whose symbols differ between the times that reach into them.
-    micros = times.us(width)
-    reach = 1
+    width_us = times.us(width)
+    hold_us = 1
     if not added and len(series):
-        reach = int(np.max(windows.holds(series["resolution"])))
-    cells = _Buckets(series, micros, reach, horizon)
+        hold_us = int(np.max(windows.holds(series["resolution"])))
+    buckets = _Buckets(series, width_us, hold_us, horizon)
     # 2. Combine the sums as if each venue were one symbol.
     combine = windows.sums if added else windows.means
     combined = combine(series, "value", width, horizon)
     codes = combined["exchange"].cat.codes.to_numpy()
     start = combined["time"].array.asi8
-    cell = cells.number(codes, start // micros)
-    all_totals = Totals(start, names[codes], combined["value"].to_numpy(), cells.symbols[cell])
+    cell = buckets.cell_of(codes, start // width_us)
+    all_totals = Totals(start, names[codes], combined["value"].to_numpy(), buckets.symbols[cell])
     # 3. Separate the unsure buckets.
-    unsure = np.flatnonzero(cells.unsure)
-    codes, bucket = np.divmod(unsure, cells.count)
-    count = cells.symbols[unsure]
-    missing = Totals((bucket + cells.first) * micros, names[codes], count, count)
-    return joined([all_totals.take(~cells.unsure[cell])]), joined([missing])
+    unsure = np.flatnonzero(buckets.unsure)
+    codes, bucket = np.divmod(unsure, buckets.bucket_count)
+    count = buckets.symbols[unsure]
+    missing = Totals((bucket + buckets.first_bucket) * width_us, names[codes], count, count)
+    return joined([all_totals.take(~buckets.unsure[cell])]), joined([missing])
 
 
 class _Buckets:
     """Number of symbols by venue and bucket, and whether the bucket is unsure.
 
-    A row is valid for `reach` [µs] in buckets of `micros`, up to the horizon.
+    A row is valid for `hold_us` [µs] in buckets of `width_us`, up to the horizon.
     """
 
-    def __init__(self, series: pd.DataFrame, micros: int, reach: int, horizon: pd.Timestamp) -> None:
+    def __init__(self, series: pd.DataFrame, width_us: int, hold_us: int, horizon: pd.Timestamp) -> None:
         since = series["time"].array.asi8
-        until = np.maximum(np.minimum(since + reach, times.us(horizon)), since + 1)
-        row, bucket, _ = windows.pieces(since, until, micros)
+        until = np.maximum(np.minimum(since + hold_us, times.us(horizon)), since + 1)
+        row, bucket, _ = windows.pieces(since, until, width_us)
         codes = series["exchange"].cat.codes.to_numpy()[row]
-        self.first = 0  # first bucket
-        self.count = 1  # number of buckets
+        self.first_bucket = 0
+        self.bucket_count = 1
         if bucket.size:
-            self.first = int(np.min(bucket))
-            self.count = int(np.max(bucket)) - self.first + 1
-        size = len(series["exchange"].cat.categories) * self.count
-        cell = self.number(codes, bucket)
+            self.first_bucket = int(np.min(bucket))
+            self.bucket_count = int(np.max(bucket)) - self.first_bucket + 1
+        size = len(series["exchange"].cat.categories) * self.bucket_count
+        cell = self.cell_of(codes, bucket)
         self.symbols = np.zeros(size, np.int64)
         self.symbols[cell] = series["symbols"].to_numpy()[row]
         hashes = series["symbol_hash"].to_numpy()[row]
@@ -388,9 +388,9 @@ class _Buckets:
         differing = (hashes != last[cell]) | np.isnan(series["value"].to_numpy())[row]
         self.unsure = np.bincount(cell, differing, minlength=size) > 0
 
-    def number(self, codes: Array, bucket: Array) -> Array:
+    def cell_of(self, codes: Array, bucket: Array) -> Array:
         """Return the index of the cell of a venue and bucket."""
-        return np.asarray(codes.astype(np.intp) * self.count + (bucket - self.first))
+        return np.asarray(codes.astype(np.intp) * self.bucket_count + (bucket - self.first_bucket))
 
 
 def _sums_by_time(sums: pd.DataFrame) -> pd.DataFrame:

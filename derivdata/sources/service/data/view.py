@@ -455,13 +455,12 @@ class RequestCoverage(NamedTuple):
     """Windows in which each venue was requested for all wanted symbols."""
 
     spans: Mapping[str, list[times.Window]]
-    some: Mapping[str, list[str]]  # for venues without such a window, the requested symbols
+    requested_symbols: Mapping[str, list[str]]  # of venues without such a window
 
 
 _LIQUIDATIONS = "liquidations_fills"
-_LEDGER_DELAY = pd.Timedelta(
-    8, "min"
-)  # the ledger lags by up to 7 minutes for polled lists, and 3 for streams
+_LEDGER_DELAY = pd.Timedelta(8, "min")
+"""Maximum delay of the ledger: 7 minutes for polled lists, 3 for streams."""
 _MAX_SHOWN = 8
 _EMPTY_ADVICE = "(an empty result does not mean that there were none)"
 
@@ -484,14 +483,14 @@ def requested_spans(
         answered = answered[answered["symbol"].isna() | answered["symbol"].isin(symbols)]
     names = sorted(set(ledger["exchange"] if venues is None else venues))
     spans: dict[str, list[times.Window]] = {}
-    some: dict[str, list[str]] = {}
+    requested_symbols_of_venue: dict[str, list[str]] = {}
     for name in names:
         rows = answered[answered["exchange"] == name]
-        own = sorted(set(rows["symbol"].dropna()))
-        spans[name] = _common_spans(rows, own, symbols, start, end)
-        if own and not spans[name]:
-            some[name] = own
-    return RequestCoverage(spans, some)
+        requested_symbols = sorted(set(rows["symbol"].dropna()))
+        spans[name] = _common_spans(rows, requested_symbols, symbols, start, end)
+        if requested_symbols and not spans[name]:
+            requested_symbols_of_venue[name] = requested_symbols
+    return RequestCoverage(spans, requested_symbols_of_venue)
 
 
 def notices_of(coverage: RequestCoverage | None, start: pd.Timestamp, end: pd.Timestamp) -> list[str]:
@@ -511,15 +510,17 @@ def _gaps(coverage: RequestCoverage, length: pd.Timedelta) -> list[str]:
     never = []
     for name, spans in coverage.spans.items():
         covered = sum((span.end - span.start for span in spans), zero)
-        if covered == zero and name not in coverage.some:
+        if covered == zero and name not in coverage.requested_symbols:
             never.append(name)
         elif zero < covered < length - _LEDGER_DELAY:
             partly.append(f"{name} {covered / length:.0%}")
     gaps = []
     if partly:
         gaps.append("for part of the window: " + _shown_names(partly))
-    if coverage.some:
-        of_symbols = [f"{name} ({_shown_names(symbols)})" for name, symbols in coverage.some.items()]
+    if coverage.requested_symbols:
+        of_symbols = [
+            f"{name} ({_shown_names(symbols)})" for name, symbols in coverage.requested_symbols.items()
+        ]
         gaps.append("for some symbols: " + _shown_names(of_symbols))
     if never:
         gaps.append("not at all: " + _shown_names(never))

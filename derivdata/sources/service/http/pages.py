@@ -69,14 +69,17 @@ def record(**fields: Schema) -> Schema:
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 
-def row(table: str, drop: str = "", /, **more: Schema) -> Schema:
-    """Describe a row of a table under its wire names, without the columns `drop` and with fields `more`."""
+def row(table: str, omitted: str = "", /, **extra_fields: Schema) -> Schema:
+    """Describe a row of a table under its wire names, with `extra_fields`.
+
+    `omitted` has the names of columns that the row lacks, separated by spaces.
+    """
     definition = tables.TABLES[table]
-    dropped = {*drop.split(), "kind", "resolution"}
+    omitted_names = {*omitted.split(), "kind", "resolution"}
     fields = {}
     required = []
     for name, column in definition.columns.items():
-        if name in dropped:
+        if name in omitted_names:
             continue
         wire = definition.wire.get(name, name)
         schema = _JSON_TYPES[column.kind]
@@ -88,19 +91,25 @@ def row(table: str, drop: str = "", /, **more: Schema) -> Schema:
         fields[wire] = {**schema, "description": description}
         if name not in definition.optional:
             required.append(wire)
-    return {"type": "object", "properties": fields | more, "required": [*required, *more]}
+    return {"type": "object", "properties": fields | extra_fields, "required": [*required, *extra_fields]}
 
 
-def rows(place: str, table: str, drop: str = "", more: Schema | None = None, /, **outside: Schema) -> Schema:
-    """Describe rows in the field `place` (``{}``: a list by venue); `outside` are fields outside the rows."""
-    name, by_venue, _ = place.partition("{}")
-    dropped = [drop, *outside]
+def rows(
+    field: str, table: str, omitted: str = "", row_fields: Schema | None = None, /, **other_fields: Schema
+) -> Schema:
+    """Describe a response with the rows of a table in a field, and `other_fields`.
+
+    A `field` that ends with ``{}`` has a list of rows by venue. A row lacks the columns in `omitted` and in
+    `other_fields`, and has `row_fields` in addition.
+    """
+    name, by_venue, _ = field.partition("{}")
+    omitted_names = [omitted, *other_fields]
     if by_venue:
-        dropped.append("exchange")
-    listed = array(row(table, " ".join(dropped), **(more or {})))
+        omitted_names.append("exchange")
+    listed = array(row(table, " ".join(omitted_names), **(row_fields or {})))
     if by_venue:
         listed = mapping(listed)
-    return record(**{name: listed}, **outside)
+    return record(**{name: listed}, **other_fields)
 
 
 def _sometimes(schema: Schema, **fields: Schema) -> Schema:
@@ -515,18 +524,17 @@ def _gaps(ledger: pd.DataFrame | None) -> str:
 def _spreads(view: View) -> str:
     """Return the symbols with the largest difference between the current rates of two venues."""
     frame = funding_now(view)
-    several = frame.groupby(frame["symbol"].astype(str))["rate_bps_8h"].agg(["idxmin", "idxmax", "count"])
-    several = several[several["count"] > 1]
-    if several.empty:
+    by_symbol = frame.groupby(frame["symbol"].astype(str))["rate_bps_8h"].agg(["idxmin", "idxmax", "count"])
+    by_symbol = by_symbol[by_symbol["count"] > 1]
+    if by_symbol.empty:
         return "<p>A spread needs a symbol with rates on two venues.</p>"
-    lowest = frame.loc[several["idxmin"]].set_axis(several.index)
-    highest = frame.loc[several["idxmax"]].set_axis(several.index)
+    lowest = frame.loc[by_symbol["idxmin"]].set_axis(by_symbol.index)
+    highest = frame.loc[by_symbol["idxmax"]].set_axis(by_symbol.index)
     spreads = highest["rate_bps_8h"] - lowest["rate_bps_8h"]
-    cells = []
     # Sorted by symbol first, so that equal spreads are in alphabetical order.
-    for symbol, spread in (
-        spreads.sort_index().sort_values(ascending=False, kind="stable").head(_SHOWN).items()
-    ):
+    spreads = spreads.sort_index().sort_values(ascending=False, kind="stable")
+    cells = []
+    for symbol, spread in spreads.head(_SHOWN).items():
         low = lowest.loc[symbol]
         high = highest.loc[symbol]
         cells.append(
