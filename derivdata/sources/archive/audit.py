@@ -57,6 +57,7 @@ _MISTAKE_FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit"
 _NEAR_FACTOR = 1.15
 _SAME_GAP_HOURS = 1 / 60
 _INTERVAL_TOLERANCE = 0.05  # of an interval
+_MULTIPLE = 1.7  # spacing over interval, from which a spacing is a multiple of the interval
 _MIN_SYMBOLS = 3
 _POWER_TOLERANCE = 0.06  # tolerance in log10, about 15 %
 # Venues that pay so many hours apart count from 00:00 UTC, or begin with half an interval, as kucoin does at
@@ -404,9 +405,9 @@ def _refuse_intervals(rows: pd.DataFrame) -> None:
     wrong &= ~ends_other_interval(gaps, stated)
     wrong |= contradicted(series, stamps, stated).rows
     if not wrong.any():
-        multiples = pd.Series(ratio).groupby(series).agg(["size", lambda values: values.quantile(0.25)])
-        thinned = multiples.index[(multiples.iloc[:, 0] >= _MIN_ROWS) & (multiples.iloc[:, 1] > 1.7)]
-        wrong = np.isin(series, thinned) & (ratio > 1.7)
+        ratios = pd.Series(ratio).groupby(series)
+        is_thinned = (ratios.size() >= _MIN_ROWS) & (ratios.quantile(0.25) > _MULTIPLE)
+        wrong = np.isin(series, is_thinned.index[is_thinned]) & (ratio > _MULTIPLE)
     if wrong.any():
         place = int(np.flatnonzero(wrong)[0])
         first = rows.iloc[place]
