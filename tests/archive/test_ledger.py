@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from derivdata.sources.archive import Archive, open_archive
-from derivdata.sources.archive.ledger import Asked, LedgerEntry
+from derivdata.sources.archive.ledger import LedgerEntry, RequestEntry
 from derivdata.support.times import Window
 from tests.archive.rates import EVER, START, rates, said
 
@@ -21,7 +21,7 @@ def hour(number: float) -> pd.Timestamp:
     return (START + pd.Timedelta(number, "h")).as_unit("us")
 
 
-def ask(archive: Archive, *requests: Asked, rows: pd.DataFrame | None = None) -> int:
+def ask(archive: Archive, *requests: RequestEntry, rows: pd.DataFrame | None = None) -> int:
     """Append rows, or none, with requests."""
     return archive.append("funding_history", rates(hours=1)[:0] if rows is None else rows, requests=requests)
 
