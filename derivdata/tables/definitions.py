@@ -52,7 +52,7 @@ COLUMNS: dict[str, Column] = {
     ),
     "payment_count": _count("Number of payments in the row: 1, or more if the venue caught up after a halt."),
     "interval_source": _text(
-        "Source of the interval: the payment's row, the venue's instrument list, or the spacing of payments.",
+        "Source of the interval, in archives: the payment's row, the venue's list, or the payments' spacing.",
         SOURCES,
     ),
     "interval_hours": Column(
