@@ -172,22 +172,23 @@ def test_price_squeeze_gives_results_with_a_notice(factor: float) -> None:
     assert result.sizes["trade"] == 1
 
 
-def test_price_squeeze_is_detected_at_each_time() -> None:
-    """A mark at half of the others for 10 of 200 hours is used; for 40 of them it is of another coin."""
+def test_price_squeeze_of_10_of_200_hours_is_kept_with_a_notice() -> None:
     prices = _venue_prices(a=1.0, b=1.0, c=1.0)
-    short = prices.copy()
-    short[0, 2, 50:60] *= 0.4
+    prices[0, 2, 50:60] *= 0.4
     with pytest.warns(dd.errors.DataNotice, match=r"X/c \(× 0\.4, 10 of 200 timestamps\)"):
-        result = basis.against(short, "a", apart="keep").sel(exchange="c", symbol="X")
+        result = basis.against(prices, "a", apart="keep").sel(exchange="c", symbol="X")
     assert result["apart"].values.sum() == 10
     assert result["apart"].values[50:60].all()
     assert result.values[50:60] == pytest.approx(-6000.0, abs=2.0)
-    long = prices.copy()
-    long[0, 2, 50:90] *= 0.4
+
+
+def test_price_of_another_level_for_40_of_200_hours_is_another_coin() -> None:
+    prices = _venue_prices(a=1.0, b=1.0, c=1.0)
+    prices[0, 2, 50:90] *= 0.4
     with pytest.raises(ValueError, match="prices must belong to one coin, got X/c"):
-        basis.against(long, "a")
+        basis.against(prices, "a")
     with pytest.warns(dd.errors.DataNotice, match="are used"):
-        assert basis.against(long, "a", apart="keep")["apart"].values.sum() == 40
+        assert basis.against(prices, "a", apart="keep")["apart"].values.sum() == 40
 
 
 def test_different_coin_does_not_affect_other_symbols() -> None:

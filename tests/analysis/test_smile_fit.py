@@ -150,7 +150,8 @@ class TestReasons:
         assert fit["k_max"].values.tolist() == [k[0, -2], k[1, -1]]
         assert fit["n"].values.tolist() == [9, 10]
 
-    def test_butterfly_flag_equals_butterfly_check(self):
+    def test_smile_of_vogt_has_butterfly_arbitrage(self):
+        """Its total variance is convex, and the minimum of g is published."""
         raw = raw_sets()["vogt"]
         k = np.linspace(-1.5, 1.5, 41)
         w = svi.total_variance(k, raw)
@@ -158,6 +159,8 @@ class TestReasons:
         fit = fit_equally(k, np.sqrt(w), 1.0)
         assert bool(has(fit, Status.BUTTERFLY))
         assert float(smile.butterfly_check(fit)["min_g"]) == pytest.approx(-0.032863573453623, abs=1e-8)
+
+    def test_butterfly_flag_equals_butterfly_check(self):
         k, iv, t, _ = crypto_like(120, 14, seed=4, noise=0.02, fewest=3)
         fit = fit_equally(k, iv, t)
         np.testing.assert_array_equal(has(fit, Status.BUTTERFLY), ~smile.butterfly_check(fit)["ok"])

@@ -304,6 +304,16 @@ def test_a_payment_is_at_most_30_percent_of_notional(
     figures = {"rate_bps_8h": rate, "interval_hours": hours, "rate_native": native}
     with pytest.raises(ArchiveError, match=message):
         archive.append("funding_settlements", pd.DataFrame(paid | figures))
-    allowed = {name: 0.96 * value if name != "interval_hours" else value for name, value in figures.items()}
-    if "pay more" not in message or hours == 8.0:
-        assert archive.append("funding_settlements", pd.DataFrame(paid | allowed)) == 1
+
+
+@pytest.mark.parametrize(
+    ("rate", "hours", "native"),
+    [(np.nan, np.nan, 0.3), (np.nan, np.nan, -0.3), (3000.0, 8.0, np.nan), (24_000.0, 1.0, np.nan)],
+)
+def test_a_payment_of_30_percent_of_notional_is_stored(
+    tmp_path: Path, rate: float, hours: float, native: float
+) -> None:
+    paid = {"symbol": "BTC", "exchange": "okx", "kind": "settled", "time": [START]}
+    figures = {"rate_bps_8h": rate, "interval_hours": hours, "rate_native": native}
+    archive = open_archive(tmp_path / "archive")
+    assert archive.append("funding_settlements", pd.DataFrame(paid | figures)) == 1

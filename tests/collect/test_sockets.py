@@ -383,22 +383,52 @@ def test_messages_are_sent_at_the_rate_limit_of_the_venue(monkeypatch: pytest.Mo
     assert waited == [0.1]
 
 
-def test_unreadable_channel_is_complete_again_after_a_valid_frame() -> None:
-    """Liquidations, which may pause for hours while pings get responses."""
+@pytest.fixture
+def minutes_of_silence() -> tuple[VenueStream, Callable[[float], bool]]:
+    """A channel of liquidations, and a function that waits and returns whether the channel is broken."""
     clock = SimulatedClock("2026-01-20T10:00")
     stream = _bybit(clock, None)
 
-    def after(seconds: float) -> bool:
+    def is_broken_after(seconds: float) -> bool:
         clock.wait(seconds)
         return stream.is_broken(clock.utc())
 
-    assert [after(20), after(1)] == [False, True], "never connected to"
-    stream._since, stream._last_response = clock.utc(), [clock.utc()]
-    assert not after(3600)
-    stream._unreadable_at = clock.utc()
-    assert stream.is_broken(clock.utc()), "the first frame cannot be read"
-    clock.wait(1)
-    stream._read_at = clock.utc()
-    assert not after(60)
-    stream._unreadable_at = clock.utc()
-    assert [after(20), after(1)] == [False, True], "no readable frame follows"
+    return stream, is_broken_after
+
+
+def _connect(stream: VenueStream) -> None:
+    now = stream._clock.utc()
+    stream._since, stream._last_response = now, [now]
+
+
+def test_channel_that_never_connects_is_broken_after_20_seconds(minutes_of_silence) -> None:
+    _, is_broken_after = minutes_of_silence
+    assert [is_broken_after(20), is_broken_after(1)] == [False, True]
+
+
+def test_connected_channel_may_be_silent_for_an_hour(minutes_of_silence) -> None:
+    """Liquidations may pause for hours while pings get responses."""
+    stream, is_broken_after = minutes_of_silence
+    _connect(stream)
+    assert not is_broken_after(3600)
+
+
+def test_unreadable_channel_is_complete_again_after_a_valid_frame(minutes_of_silence) -> None:
+    stream, is_broken_after = minutes_of_silence
+    _connect(stream)
+    assert not is_broken_after(1)
+    stream._unreadable_at = stream._clock.utc()
+    assert is_broken_after(0), "the first frame cannot be read"
+    assert is_broken_after(1)
+    stream._read_at = stream._clock.utc()
+    assert not is_broken_after(60)
+
+
+def test_channel_without_a_valid_frame_for_20_seconds_is_broken(minutes_of_silence) -> None:
+    stream, is_broken_after = minutes_of_silence
+    _connect(stream)
+    assert not is_broken_after(1)
+    stream._read_at = stream._clock.utc()
+    assert not is_broken_after(60)
+    stream._unreadable_at = stream._clock.utc()
+    assert [is_broken_after(20), is_broken_after(1)] == [False, True]

@@ -59,7 +59,7 @@ def test_depth_is_averaged_over_time(ask: Caller) -> None:
     assert [row["bid_depth_25bps_usd"] for row in raw] == [250.0, 500.0]
 
 
-def test_trading_hours_accept_id_short_name_and_code(ask: Caller) -> None:
+def test_trading_hours_have_sessions_and_holidays(ask: Caller) -> None:
     body = ask.body("/rwa/market-hours")
     assert body["timestamp"] == "2026-06-30 12:00:00"
     london, new_york = body["exchanges"]
@@ -77,14 +77,15 @@ def test_trading_hours_accept_id_short_name_and_code(ask: Caller) -> None:
     }
     assert (london["is_tradable"], london["holidays"]) == (False, [])
     assert london["next_session"]["start"] == "2026-07-01T07:00:00Z"
+
+
+def test_trading_hours_accept_id_short_name_and_code(ask: Caller) -> None:
     for name in ("nyse", "NYSE", "XNYS", "xnys"):
         assert [e["id"] for e in ask.body("/rwa/market-hours", exchange=name)["exchanges"]] == ["nyse"]
     both = ask.body("/rwa/market-hours", exchange="XNYS,LSE")["exchanges"]
     assert [e["id"] for e in both] == ["lse", "nyse"]
-    assert (
-        "an id, short name or market identifier code, got"
-        in ask.error("/rwa/market-hours", 400, exchange="binance")["error"]
-    )
+    error = ask.error("/rwa/market-hours", 400, exchange="binance")["error"]
+    assert "an id, short name or market identifier code, got" in error
 
 
 def _interval(start: str, end: str, session: str, *, tradable: bool = True) -> dict[str, object]:

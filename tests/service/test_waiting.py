@@ -94,16 +94,16 @@ def test_equal_requests_share_one_job() -> None:
 
 
 def test_job_ends_when_no_client_waits() -> None:
-    """Eight clients go: three responses that were being made end, the five that waited are never started."""
+    """Eight clients disconnect: the three running jobs are cancelled, the five waiting ones never start."""
     store = SlowStore()
-    with callers(store, 1) as (client,), ExitStack() as kept:
-        with ExitStack() as gone:
+    with callers(store, 1) as (client,), ExitStack() as open_sockets:
+        with ExitStack() as closed_sockets:
             for window in WINDOWS:
-                send(gone, client, totals(window))
+                send(closed_sockets, client, totals(window))
             store.await_count("reads", 3)
         store.await_count("cancelled", 3)
         assert store.reads == 3
-        send(kept, client, totals(DAY))
+        send(open_sockets, client, totals(DAY))
         store.await_count("reads", 4)
         assert client.body("/oi/exchanges-summary")["total"] == 2
         assert (store.reads, store.cancelled) == (4, 3)
