@@ -268,3 +268,103 @@ def test_depths_in_coins_are_not_read_as_usd(tmp_path: Path) -> None:
         ArchiveError, match="bid_volume0_1 and others are coins of orders near the best price"
     ):
         import_files(None, path, tmp_path / "to")
+
+
+def _bybit_channels() -> list[dict[str, Any]]:
+    ticker = {
+        "symbol": "BTCUSDT",
+        "markPrice": "67000.5",
+        "openInterest": "40",
+        "openInterestValue": "2680020",
+    }
+    filled = {"T": _START + 900, "s": "BTCUSDT", "S": "Buy", "v": "0.5", "p": "66000"}
+    return [
+        {"success": True, "ret_msg": "", "conn_id": "1", "req_id": "", "op": "subscribe"},
+        {"topic": "tickers.BTCUSDT", "type": "snapshot", "ts": _START, "cs": 1, "data": ticker},
+        {"topic": "allLiquidation.BTCUSDT", "type": "snapshot", "ts": _START + 1000, "data": [filled]},
+        {"topic": "tickers.BTCUSDT", "type": "delta", "ts": _START + 2000, "cs": 2,
+         "data": {"symbol": "BTCUSDT", "markPrice": "67010"}},
+    ]  # fmt: skip
+
+
+def _okx_channels() -> list[dict[str, Any]]:
+    def message(channel: str, milliseconds: int, **figures: str) -> dict[str, Any]:
+        name = {"instId": "BTC-USDT-SWAP"}
+        row = {"instType": "SWAP", **name, **figures, "ts": str(_START + milliseconds)}
+        return {"arg": {"channel": channel, **name}, "data": [row]}
+
+    return [
+        message("mark-price", 0, markPx="67000.5"),
+        message("open-interest", 500, oi="4000", oiCcy="40", oiUsd="2680020"),
+        message("mark-price", 2000, markPx="67010"),
+    ]
+
+
+def _binance_channels() -> list[dict[str, Any]]:
+    def mark(milliseconds: int, price: str) -> dict[str, Any]:
+        row = {"e": "markPriceUpdate", "E": _START + milliseconds, "s": "BTCUSDT", "p": price, "P": price,
+               "i": "66990", "r": "0.0001", "T": _START + 28_800_000}  # fmt: skip
+        return {"stream": "btcusdt@markPrice@1s", "data": row}
+
+    order = {"s": "BTCUSDT", "S": "SELL", "o": "LIMIT", "f": "IOC", "q": "0.5", "p": "65900", "ap": "66000",
+             "X": "FILLED", "l": "0.5", "z": "0.5", "T": _START + 900}  # fmt: skip
+    forced = {"stream": "btcusdt@forceOrder", "data": {"e": "forceOrder", "E": _START + 950, "o": order}}
+    return [mark(0, "67000.5"), forced, mark(2000, "67010")]
+
+
+@pytest.mark.parametrize(
+    ("name", "messages"),
+    [("bybit", _bybit_channels()), ("okx", _okx_channels()), ("binance-futures", _binance_channels())],
+)
+def test_messages_of_several_channels_are_read_by_their_channel(
+    tmp_path: Path, name: str, messages: list[dict[str, Any]]
+) -> None:
+    """4,000 contracts of 0.01 BTC are 2,680,020 USD, and Bybit counts both sides; 0.5 BTC are 33,000 USD."""
+    _import(tmp_path, f"{name}_channels.jsonl", messages)
+    prices = _rows(tmp_path, "prices_history")
+    marks = prices[prices["kind"] == "mark"]
+    times = [pd.Timestamp(_START + moment, unit="ms", tz="UTC") for moment in (0, 2000)]
+    assert marks["time"].tolist() == times
+    assert marks["price_usd"].tolist() == [67000.5, 67010.0]
+    if name != "binance-futures":
+        usd = 1_340_010.0 if name == "bybit" else 2_680_020.0
+        assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [usd]
+    if name != "okx":
+        fills = _rows(tmp_path, "liquidations_fills")
+        assert fills[["side", "value_usd"]].to_numpy().tolist() == [["long", 33_000.0]]
+
+
+def test_a_channel_that_no_table_stores_is_named(tmp_path: Path) -> None:
+    """The line of a rejected message is that of the file, which has messages of both channels."""
+    other = {"topic": "status.system", "ts": _START, "data": [{"state": "open", "words": "none"}]}
+    damaged = {"topic": "tickers.BTCUSDT", "type": "delta", "ts": None, "data": {"symbol": "BTCUSDT"}}
+    result = _import(tmp_path, "bybit_all.jsonl", [other, *_bybit_channels()])
+    assert any("messages of the channel status" in notice for notice in result.notices)
+    with pytest.raises(ArchiveError, match="no message can be read: messages of the channel status"):
+        _import(tmp_path, "bybit_none.jsonl", [other, damaged])
+
+
+def test_raw_files_of_cryptofeed_are_read_without_the_lines_of_the_connection(tmp_path: Path) -> None:
+    """cryptofeed (2.4, sample_data/DERIBIT.ws.1.0) has the address of the connection and the requests."""
+    ticker = {"timestamp": _START, "instrument_name": "BTC-PERPETUAL", "mark_price": 67000.5,
+              "index_price": 66990.0, "last_price": 67001.0, "open_interest": 1000.0, "state": "open",
+              "current_funding": 0.0, "funding_8h": 0.0001, "best_bid_price": 67000.0,
+              "best_ask_price": 67001.0, "best_bid_amount": 10.0, "best_ask_amount": 10.0, "stats": {},
+              "settlement_price": 67000.0, "min_price": 66000.0, "max_price": 68000.0,
+              "estimated_delivery_price": 66990.0}  # fmt: skip
+    notification = {
+        "jsonrpc": "2.0", "method": "subscription",
+        "params": {"channel": "ticker.BTC-PERPETUAL.raw", "data": ticker},
+    }  # fmt: skip
+    change = _deribit("change", [["delete", 66999.5, 0.0]], [])
+    path = tmp_path / "DERIBIT.ws.1.0"
+    path.write_text(
+        "wss://www.deribit.com/ws/api/v2 <-> 1772323199.424371\n"
+        'wss://www.deribit.com/ws/api/v2 <- 1772323199.7: {"jsonrpc": "2.0", "id": 0, "params": {}}\n'
+        f"1772323200.804855: {json.dumps(change)}\n"
+        f"1772323200.904855: {json.dumps(notification)}\n"
+    )
+    import_files(None, path, tmp_path / "to")
+    prices = _rows(tmp_path, "prices_history")
+    assert prices[prices["kind"] == "mark"]["price_usd"].tolist() == [67000.5]
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [1000.0]

@@ -35,6 +35,7 @@ from derivdata.sources.archive.importing.plan import (
     RATE_UNITS,
     Given,
     ImportPlan,
+    Unclear,
     in_order,
     is_of_contracts,
     make_plan,
@@ -46,8 +47,8 @@ from derivdata.sources.archive.importing.row_checks import (
     refuse_some_of_payments,
     unservable,
 )
-from derivdata.sources.archive.importing.source_files import Source, find_sources
-from derivdata.sources.archive.schemas import archive_table
+from derivdata.sources.archive.importing.source_files import Source, by_channel, find_sources
+from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support import times
 from derivdata.support.text import escape_controls
 from derivdata.tables.schema import Kind
@@ -272,7 +273,38 @@ def _tasks(table: str | None, files: Sequence[_Path], source: str | None, given:
     """Return each file with its tables; raise for invalid arguments before any file is opened."""
     if table is not None and source is None:
         make_plan(table, given)
-    return [task for opened in find_sources(files) for task in recognise(opened, table, source, given)]
+    tasks: list[Task] = []
+    for opened in find_sources(files):
+        channels = by_channel(opened)
+        if len(channels) == 1:
+            tasks += recognise(opened, table, source, given)
+        else:
+            tasks += _tasks_of_channels(channels, table, source, given)
+    return tasks
+
+
+def _tasks_of_channels(
+    channels: list[Source], table: str | None, source: str | None, given: Given
+) -> list[Task]:
+    """Return the tables of each channel of a file; channels that no table stores are named by a notice.
+
+    A collector subscribes to channels of trades and changes of books next to those of a table.
+    """
+    tasks: list[Task] = []
+    unread: list[str] = []
+    for opened in channels:
+        try:
+            tasks += recognise(opened, table, source, given)
+        except ArchiveError as problem:
+            is_unknown = not isinstance(problem, Unclear) or {*problem.choices} == {*archive_tables()}
+            if not is_unknown:
+                raise
+            reason = str(problem).removeprefix(f"{opened}: ")
+            unread.append(f"messages of the channel {opened.channel} are not stored: {reason}")
+    if not tasks:
+        raise ArchiveError(f"{channels[0].path}: no message can be read: {'; '.join(unread)}")
+    tasks[0] = tasks[0]._replace(notices=(*tasks[0].notices, *unread))
+    return tasks
 
 
 def _take_rows(run: ImportRun, tasks: list[Task]) -> None:

@@ -55,15 +55,13 @@ class Records:
 
 def json_records(stream: IO[bytes], rows: int) -> Iterator[Records]:
     """Yield the records of a file in batches."""
-    first = _as_json(stream.readline().removeprefix(b"\xef\xbb\xbf"))
-    while first and not first.strip():
-        first = stream.readline()
-    second = stream.readline()
-    while second and not second.strip():
-        second = stream.readline()
+    begin = [*_up_to_text(stream), *_up_to_text(stream)]
+    begin[0] = begin[0].removeprefix(b"\xef\xbb\xbf")
+    texts = [line for line in begin if line.strip()]
+    first = _as_json(texts[0]) if texts else b""
+    second = texts[1] if len(texts) > 1 else b""
     if second and _is_whole(first):
-        lines = itertools.chain([first, second], stream)
-        yield from _lines(lines, rows)
+        yield from _lines(itertools.chain(begin, stream), rows)
         return
     text = _as_json(first + second + stream.read())
     check_json(text, {})
@@ -72,6 +70,14 @@ def json_records(stream: IO[bytes], rows: int) -> Iterator[Records]:
     for start in range(0, max(len(records.rows), 1), rows):  # a body without records is one empty chunk
         chunk = slice(start, start + rows)
         yield _columns(records.rows[chunk], numbers[chunk], records.notices)
+
+
+def _up_to_text(stream: IO[bytes]) -> list[bytes]:
+    """Return the next line that is not empty, after the empty ones before it, which have numbers too."""
+    lines = [stream.readline()]
+    while lines[-1] and not lines[-1].strip():
+        lines.append(stream.readline())
+    return lines
 
 
 _PYTHON = re.compile(rb"\s*[\[({]*\s*\{\s*'")

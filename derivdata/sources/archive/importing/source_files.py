@@ -7,18 +7,21 @@ import codecs
 import glob
 import gzip
 import io
+import itertools
 import lzma
 import os
 import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
+import msgspec
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
@@ -60,10 +63,11 @@ _ENCRYPTED = 1
 
 @dataclass(frozen=True)
 class Source:
-    """One file, or one member of a zip or tar."""
+    """One file, or one member of a zip or tar; with a channel, only the messages of this channel in it."""
 
     path: Path
     member: str = ""
+    channel: str = ""
 
     @property
     def name(self) -> str:
@@ -78,9 +82,10 @@ class Source:
         return self.name.rsplit("/", 1)[-1]
 
     def __str__(self) -> str:
-        if self.member:
-            return f"{self.path} ({self.member})"
-        return str(self.path)
+        words = [self.member] if self.member else []
+        if self.channel:
+            words.append(f"channel {self.channel}")
+        return f"{self.path} ({', '.join(words)})" if words else str(self.path)
 
 
 def find_sources(files: Sequence[str | os.PathLike[str]]) -> list[Source]:
@@ -187,20 +192,39 @@ def opened(source: Source) -> Iterator[tuple[Kind, IO[bytes]]]:
         stream = _in_utf8(_unpacked(packed))
         head = stream.peek(_HEAD)[:_HEAD]
         if _AFTER_TIME.match(head) is not None:
-            yield "json", io.BufferedReader(_WithoutTimes(stream), 1 << 20)
+            kind: Kind = "json"
+            stream = io.BufferedReader(_Lines(stream, _without_time), 1 << 20)
         else:
-            yield _kind(source, head), stream
+            kind = _kind(source, head)
+        if source.channel:
+            own = partial(_of_channel, channel=source.channel)
+            stream = io.BufferedReader(_Lines(stream, own), 1 << 20)
+        yield kind, stream
 
 
-_AFTER_TIME = re.compile(rb"[-+\d:.TZ]{10,40}[ \t]\{")
-"""``1772323200123456789 {"stream": ...``: a message after the time at which a collector received it."""
+_AFTER_TIME = re.compile(rb"([-+\d:.TZ]{10,40}[ \t]\{|wss://\S+ <)")
+"""``1772323200123456789 {"stream": ...``: a message after the time at which a collector received it.
+
+Files of cryptofeed (2.4, sample_data) begin with the address of the connection, ``wss://... <-> TIME``, and
+have the requests of the client, ``wss://... <- TIME: {...}``.
+"""
 
 
-class _WithoutTimes(io.RawIOBase):
-    """A stream of messages, one per line, without the times before them."""
+def _without_time(line: bytes) -> bytes:
+    """Return a message without the time before it; an empty line in place of a line of the connection."""
+    if line.startswith(b"wss://"):
+        return b"\n"
+    if _AFTER_TIME.match(line):
+        return re.split(rb"[ \t]", line, maxsplit=1)[-1]
+    return line
 
-    def __init__(self, stream: IO[bytes]) -> None:
+
+class _Lines(io.RawIOBase):
+    """A stream of messages, one per line, with each line changed by a function."""
+
+    def __init__(self, stream: IO[bytes], change: Callable[[bytes], bytes]) -> None:
         self._stream = stream
+        self._change = change
         self._left = b""
 
     def readable(self) -> bool:
@@ -209,13 +233,118 @@ class _WithoutTimes(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         if not self._left:
             line = self._stream.readline()
-            if _AFTER_TIME.match(line):
-                line = re.split(rb"[ \t]", line, maxsplit=1)[-1]
-            self._left = line
+            self._left = self._change(line) if line else b""
         size = min(len(buffer), len(self._left))
         buffer[:size] = self._left[:size]
         self._left = self._left[size:]
         return size
+
+
+def by_channel(source: Source) -> list[Source]:
+    """Return a source for each channel of a file of messages, one per line; else the file itself.
+
+    Messages of different channels have different fields, and some of the same name with other meanings.
+    """
+    if source.path.suffix.lower() in _NOT_OF_MESSAGES or not source.path.is_file():
+        return [source]
+    channels: dict[str, None] = {}  # without duplicates
+    try:
+        with opened(source) as (kind, stream):
+            first = stream.readline(_MAX_MESSAGE) if kind == "json" else b""
+            # Other files are left at their first line, so that they are not read twice.
+            if len(first) < _MAX_MESSAGE and _is_message(first):
+                channels.update(dict.fromkeys(map(channel_of, itertools.chain([first], stream))))
+    except (ArchiveError, OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException, ValueError):
+        return [source]  # the reader of the format explains it
+    channels.pop("", None)
+    if len(channels) < 2:
+        return [source]
+    return [replace(source, channel=channel) for channel in channels]
+
+
+_MAX_MESSAGE = 1 << 20
+_NOT_OF_MESSAGES = frozenset({".csv", ".tsv", ".parquet", ".pq", ".feather", ".arrow", ".ipc"})
+_CONTENTS = ("message", "msg", "raw", "payload", "data")
+"""Fields under which collectors and combined streams have a message."""
+_OF_CHANNELS = ("topic", "channel", "stream", "e", "ch", "feed")
+"""Fields with the channel: of Bybit, Gate, combined streams and messages of Binance, HTX, and Kraken (2026).
+
+OKX and Bitget have it in ``arg.channel``, and Deribit and Paradex in ``params.channel``.
+"""
+_PART_OF_NAME = re.compile(r"[A-Za-z!_-]*[a-z][A-Za-z_-]*\d*")
+
+
+def _is_message(line: bytes) -> bool:
+    """Return whether a line is an object or list of a stream, with its channel or the reply to a request."""
+    if not line.strip():
+        return True  # a line without a message, such as those of the connection
+    message = _decoded(line)
+    if isinstance(message, dict) and {"jsonrpc", "event", "op", "success"} & message.keys():
+        return True
+    return bool(_channel_in(message))
+
+
+def channel_of(line: bytes) -> str:
+    """Return the channel of a message without the names of markets; empty for other lines and replies.
+
+    ``tickers.BTCUSDT`` is ``tickers``, and ``btcusdt@markPrice@1s`` is ``markPrice``.
+    """
+    return _channel_in(_decoded(line))
+
+
+def _decoded(line: bytes) -> Any:
+    """Return the JSON of a line; None for other text."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _channel_in(message: Any) -> str:
+    if isinstance(message, list):
+        return _channel_in(message[0]) if message else ""
+    if isinstance(message, str) and message[:1] in ("{", "["):
+        return channel_of(message.encode())
+    if not isinstance(message, dict):
+        return ""
+    # A reply to a subscription has its channel too, but no content.
+    has_content = "e" in message or any(
+        isinstance(value, list | dict) and value for value in message.values()
+    )
+    if not has_content:
+        return _channel_of_content(message)
+    name = _stated_channel(message.get("arg")) or _stated_channel(message.get("params"))
+    return name or _stated_channel(message) or _channel_of_content(message)
+
+
+def _channel_of_content(message: dict[str, Any]) -> str:
+    """Return the channel of the message in the envelope of a collector; empty without one."""
+    name = next((name for name in _CONTENTS if name in message), "")
+    return _channel_in(message[name]) if name else ""
+
+
+def _stated_channel(fields: Any) -> str:
+    """Return the channel that is a field of an object; empty for another value."""
+    if not isinstance(fields, dict):
+        return ""
+    for name in _OF_CHANNELS:
+        word = fields.get(name)
+        if isinstance(word, str) and word:
+            return _plain_channel(word)
+    return ""
+
+
+def _plain_channel(name: str) -> str:
+    """Return the words of a channel that are not names of markets or steps."""
+    _, at, words = name.partition("@")
+    parts = re.split(r"[.:/@]", words if at and not name.startswith("!") else name)
+    plain = [part for part in parts if _PART_OF_NAME.fullmatch(part)]
+    return ".".join(plain) or name
+
+
+def _of_channel(line: bytes, channel: str) -> bytes:
+    """Return a message of a channel; an empty line, which keeps the line numbers, for another one."""
+    return line if channel_of(line) == channel else b"\n"
 
 
 def _unpacked(stream: io.BufferedReader) -> io.BufferedReader:
