@@ -1030,3 +1030,69 @@ def test_remarks_about_dated_contracts_do_not_make_prices_futures(tmp_path: Path
     lines.append("2026-02-02T01:00:00Z,BTC,binance,77100,ok")
     _import(tmp_path, "marks.csv", "\n".join(lines) + "\n")
     assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [77_000.0, 77_100.0]
+
+
+def test_books_of_deribit_have_the_figures_next_to_them(tmp_path: Path) -> None:
+    """A book of two levels ends within 10 bps of 67,000, so that no depth at 10 bps is known.
+
+    The amount of 6,700 USD at 67,000 is 0.1 BTC.
+    """
+    book = {"instrument_name": "BTC-PERPETUAL", "timestamp": _START * 1000, "mark_price": 67_000.5,
+            "index_price": 66_990.0, "last_price": 67_001.0, "open_interest": 5_000_000.0,
+            "current_funding": 0.0, "funding_8h": 0.0001, "state": "open", "settlement_price": 67_000.0,
+            "best_bid_price": 67_000.0, "best_bid_amount": 6_700.0, "best_ask_price": 67_001.0,
+            "best_ask_amount": 6_700.0, "bids": [[67_000.0, 6_700.0]], "asks": [[67_001.0, 6_700.0]],
+            "stats": {}, "change_id": 1, "min_price": 66_000.0, "max_price": 68_000.0,
+            "estimated_delivery_price": 66_990.0}  # fmt: skip
+    body = {"jsonrpc": "2.0", "result": book, "usIn": 1, "usOut": 2, "usDiff": 1, "testnet": False}
+    counts = _import(tmp_path, "deribit_order_book_BTC-PERPETUAL.json", json.dumps(body))
+    assert "orderbook_depth_history" not in counts.table
+    assert _rows(tmp_path, "orderbook_book")["size"].tolist()[0] == pytest.approx(6_700 / 67_001)
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [5_000_000.0]
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == [1.0]
+    prices = _rows(tmp_path, "prices_history").set_index("kind")["price_usd"]
+    assert prices.to_dict() == {"index": 66_990.0, "last": 67_001.0, "mark": 67_000.5}
+
+
+def test_dated_contracts_of_a_list_that_are_not_stored_are_named(tmp_path: Path) -> None:
+    """HTX counts both sides: 3,000,000 USDT are 1,500,000 of open interest."""
+    rows = []
+    for name, kind, value in (
+        ("BTC-USDT", "swap", 3_000_000.0),
+        ("BTC-USDT-260306", "this_week", 500_000.0),
+        ("BTC-USDT-260327", "quarter", 800_000.0),
+    ):
+        rows.append(
+            {"volume": 1000, "amount": value / 67_000, "symbol": "BTC", "value": value, "contract_code": name,
+             "trade_amount": 0, "trade_volume": 0, "trade_turnover": 0, "pair": "BTC-USDT",
+             "business_type": "swap" if kind == "swap" else "futures", "contract_type": kind}
+        )  # fmt: skip
+    body = {"status": "ok", "data": rows, "ts": _START * 1000}
+    counts = _import(tmp_path, "htx_swap_open_interest.json", json.dumps(body))
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [1_500_000.0]
+    assert any("2 dated contracts (BTC-USDT-260306, BTC-USDT-260327)" in text for text in counts.notices)
+
+
+def _tickers_of_bitget() -> str:
+    row = {"symbol": "BTCUSDT", "lastPr": "67000", "indexPrice": "66990", "fundingRate": "0.0002",
+           "holdingAmount": "125.5", "askPr": "67001", "bidPr": "66999", "bidSz": "1", "askSz": "1",
+           "ts": str(_START * 1000)}  # fmt: skip
+    others = "open24h high24h low24h change24h baseVolume quoteVolume usdtVolume openUtc changeUtc24h"
+    row |= dict.fromkeys(others.split(), "0")
+    return json.dumps({"code": "00000", "msg": "success", "requestTime": _START * 1000, "data": [row]})
+
+
+def test_figures_of_tickers_that_are_not_stored_are_named_with_the_option(tmp_path: Path) -> None:
+    counts = _import(tmp_path, "bitget_tickers.json", _tickers_of_bitget())
+    assert any("fundingRate is not stored" in text and "interval_hours=8" in text for text in counts.notices)
+    assert any("holdingAmount is not stored" in text for text in counts.notices)
+
+
+def test_tickers_of_one_venue_are_not_read_as_those_of_another(tmp_path: Path) -> None:
+    """BingX's reader takes its few fields from them if a time is stated, and has no price."""
+    stated = {"interval_hours": "8", "time": "2026-02-02T00:00:00Z"}
+    _import(tmp_path, "bitget_tickers.json", _tickers_of_bitget(), set=stated)
+    rates = _rows(tmp_path, "funding_history")
+    assert rates[["exchange", "rate_bps_8h"]].to_numpy().tolist() == [["bitget", 2.0]]
+    with pytest.raises(ArchiveError, match="response of bingx or of bitget"):
+        _import(tmp_path, "tickers.json", _tickers_of_bitget(), set=stated)

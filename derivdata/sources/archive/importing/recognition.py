@@ -55,7 +55,11 @@ from derivdata.sources.archive.importing.timestamps import (
     zone,
     zone_in_name,
 )
-from derivdata.sources.archive.importing.venue_responses import read_response, refuse_size_of_several
+from derivdata.sources.archive.importing.venue_responses import (
+    VenueResponse,
+    read_response,
+    refuse_size_of_several,
+)
 from derivdata.sources.archive.schemas import archive_table
 from derivdata.sources.venues.registry import VENUES as ADAPTERS
 from derivdata.support.text import did_you_mean
@@ -336,35 +340,104 @@ def _of_response(
         if table in (None, name)
     ]
     if tasks:
-        tasks[0] = tasks[0]._replace(notices=(*response.notices, *_unread_rates(head, response.tables)))
-    if tasks and table is None and _LIQUIDATIONS not in response.tables:
-        tasks += _liquidations_of(source, head, label, given, response.venue)
+        unread = [*_unread_rates(head, response, given), *_unread_interest(head, response)]
+        unread += _unread_contracts(head, response)
+        tasks[0] = tasks[0]._replace(notices=(*response.notices, *unread))
+    if tasks and table is None:
+        tasks += _tables_by_name(source, head, label, given, response)
     return tasks
 
 
-def _unread_rates(head: Chunk, tables: Iterable[str]) -> list[str]:
-    """Return the notice that an adapter does not store the rates of a response, such as Gate's tickers."""
+def _unread_rates(head: Chunk, response: VenueResponse, given: Given) -> list[str]:
+    """Return the notice that the rates of a response are not stored, such as those of Bitget's tickers."""
     column = columns_by_meaning(head).get("rate")
-    if column is None or any(name.startswith("funding") for name in tables):
+    if column is None or "interval_hours" in given.set or _has_rates(response):
         return []
-    return [f"{column} is not stored, because the response does not state the interval of its rates"]
+    return [
+        f"{column} is not stored, because the response does not state the interval of its rates: pass --set "
+        "interval_hours=8 if it is 8 hours"
+    ]
+
+
+def _unread_interest(head: Chunk, response: VenueResponse) -> list[str]:
+    """Return the notice that an adapter does not store the open interest of a response.
+
+    It is in contracts in Gate's tickers, and in coins without a mark price in Bitget's of 2023.
+    """
+    if {"oi_history", *_WITH_INTEREST} & response.tables.keys() or not len(head):
+        return []
+    columns = columns_by_meaning(head)
+    column = columns.get("oi_usd", columns.get("oi_coins"))
+    for name in head.columns:
+        if column is None and plain_name(name) in _NAMES_OF_INTEREST:
+            column = name
+    if column is None:
+        return []
+    return [
+        f"{column} is not stored, because the response does not state its value in USD: pass --set "
+        "contract_size=COINS if it is in contracts, or convert it with a price"
+    ]
+
+
+_WITH_INTEREST = ("options_snapshot", "markets_options")
+_NAMES_OF_INTEREST = frozenset({"totalsize", "holdingamount", "holdvol"})
+"""Plain names of open interest in the tickers of Gate, Bitget and MEXC (2026).
+
+Elsewhere they may be amounts of other things, so that only responses of venues are searched for them.
+"""
+
+
+def _unread_contracts(head: Chunk, response: VenueResponse) -> list[str]:
+    """Return the notice that the rows of dated futures of a response are not stored.
+
+    The list of HTX's `swap_open_interest` has perpetuals and dated futures (2021).
+    """
+    if "futures_history" in response.tables or "instruments" in response.tables:
+        return []
+    names: dict[str, None] = {}  # without duplicates
+    for column, values in head.columns.items():
+        if meaning_of(column) in ("symbol", "instrument_name"):
+            texts = encoded(values).texts
+            names.update(dict.fromkeys(text for text in texts if market_of(text).kind == "future"))
+    if not names:
+        return []
+    shown = ", ".join([*names][:_SHOWN])
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return [f"{len(names)} dated contracts ({shown}{rest}) are not stored: no table holds these rows"]
+
+
+_SHOWN = 3
+
+
+def _has_rates(response: VenueResponse) -> bool:
+    return any(name.startswith("funding") for name in response.tables)
 
 
 _LIQUIDATIONS = "liquidations_history"
 
 
-def _liquidations_of(source: Source, head: Chunk, label: str, given: Given, venue: str) -> list[Task]:
-    """Return the table of sums of liquidations next to the figures that an adapter reads.
+def _tables_by_name(
+    source: Source, head: Chunk, label: str, given: Given, response: VenueResponse
+) -> list[Task]:
+    """Return the tables that an adapter does not read, by the names of their columns.
 
-    Gate's ``contract_stats`` has ``long_liq_usd`` and ``short_liq_usd`` (API v4, 2026).
+    Gate's ``contract_stats`` has ``long_liq_usd`` and ``short_liq_usd``, and its tickers have
+    ``funding_rate`` without the interval (API v4, 2026).
     """
-    if not {"long_usd", "short_usd"} <= columns_by_meaning(head).keys():
-        return []
-    own = given._replace(set={"exchange": venue, **given.set})
-    [plan], notices = guessed_plans(source, head, _LIQUIDATIONS, own)
-    if plan.raw("symbol", head) is None:
-        return []
-    return [Task(source, plan, label, notices=notices)]
+    columns = columns_by_meaning(head)
+    names: list[str] = []
+    if {"long_usd", "short_usd"} <= columns.keys() and _LIQUIDATIONS not in response.tables:
+        names.append(_LIQUIDATIONS)
+    if "rate" in columns and "interval_hours" in given.set and not _has_rates(response):
+        names.append("funding_history")
+    stated = {name: word for name, word in given.set.items() if name != "contract_size"}
+    own = given._replace(set={"exchange": response.venue, **stated})
+    tasks: list[Task] = []
+    for name in names:
+        [plan], notices = guessed_plans(source, head, name, own)
+        if plan.raw("symbol", head) is not None:
+            tasks.append(Task(source, plan, label, notices=notices))
+    return tasks
 
 
 def _fitting(

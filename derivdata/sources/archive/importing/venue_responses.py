@@ -244,10 +244,34 @@ def _of_venue(venue: str, body: bytes, given: Given) -> list[VenueResponse]:
             response = _read_or_pages(venue, request, body, given)
         if response is None:
             continue
+        if _BOOK in response.tables:
+            return [_with_state(response, endpoints, body, given)]
         if not {"positioning_history", "prices_history", "prices_spot"} & response.tables.keys():
             return [response]
         responses.append(response)
     return responses
+
+
+_BOOK = "orderbook_book"
+_DEPTHS = "orderbook_depth_history"
+
+
+def _with_state(
+    book: VenueResponse, endpoints: list[VenueEndpoint], body: bytes, given: Given
+) -> VenueResponse:
+    """Return a book with the figures of the contract next to it.
+
+    Deribit's ``get_order_book`` has the fields of its ``ticker``, such as ``mark_price``, ``open_interest``
+    and ``funding_8h`` (API v2, 2026).
+    """
+    for endpoint in endpoints:
+        if endpoint.what != "funding" or endpoint.method == "WS":
+            continue
+        state = _read(book.venue, _request(endpoint, given), body, given)
+        if state is not None:
+            notices = dict.fromkeys([*book.notices, *state.notices])
+            return book._replace(tables={**state.tables, **book.tables}, notices=tuple(notices))
+    return book
 
 
 _WORDS_OF_MARKETS = {
@@ -273,13 +297,13 @@ def _of_market(
             priced.append(response)
         else:
             others.append(response)
-    if others:
-        return others
+    venues_of_others = {response.venue for response in others}
+    priced = [response for response in priced if response.venue not in venues_of_others]
     row = _first_row(body)
     has_names = not isinstance(row, list)
     has_prices = isinstance(row, dict) and _NAMES_OF_CANDLES.issubset(map(plain_name, row))
-    if not priced or (has_names and not has_prices):
-        return _firsts(priced)
+    if not priced or others or (has_names and not has_prices):
+        return [*others, *_firsts(priced)]
     if given.set.get("kind"):
         kinds = [given.set["kind"]]
     else:
@@ -437,7 +461,7 @@ def _read(venue: str, request: str, body: bytes, given: Given) -> VenueResponse 
 
 
 _RATES = ("rate_bps_8h", "rate_native")
-_SIZES = (("liquidations_fills", "value_usd"), ("orderbook_book", "size"))
+_SIZES = (("liquidations_fills", "value_usd"), (_BOOK, "size"))
 
 
 def _facts_of(venue: str, request: str, tables: Mapping[str, pd.DataFrame], body: bytes) -> dict[str, str]:
@@ -470,6 +494,13 @@ def _contract_size(venue: str, request: str, rows: pd.DataFrame, body: bytes) ->
 def _omit_without_figures(tables: dict[str, pd.DataFrame]) -> list[str]:
     """Remove tables whose rows have no figures, and return the reasons."""
     notices: list[str] = []
+    depths = tables.get(_DEPTHS)
+    if depths is not None:
+        # A short book ends before the distance, so that its depth there is unknown on both sides.
+        depths = depths.dropna(subset=["bid_depth_usd", "ask_depth_usd"], how="all")
+        tables[_DEPTHS] = depths
+        if depths.empty:
+            del tables[_DEPTHS]
     rates = tables.get("funding_rates")
     if rates is not None and rates[[*_RATES]].isna().all(axis=None):
         del tables["funding_rates"]
@@ -481,7 +512,7 @@ def _omit_without_figures(tables: dict[str, pd.DataFrame]) -> list[str]:
         if frame is None or not frame[column].isna().all():
             continue
         del tables[name]
-        tables.pop("orderbook_depth_history", None)
+        tables.pop(_DEPTHS, None)
         first = "write one file for each contract, and " if len(_symbols_of(frame)) > 1 else ""
         notices.append(
             f"sizes are in contracts and are omitted: {first}pass the contract size in coins with --set "
