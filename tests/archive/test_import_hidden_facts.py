@@ -1096,3 +1096,18 @@ def test_tickers_of_one_venue_are_not_read_as_those_of_another(tmp_path: Path) -
     assert rates[["exchange", "rate_bps_8h"]].to_numpy().tolist() == [["bitget", 2.0]]
     with pytest.raises(ArchiveError, match="response of bingx or of bitget"):
         _import(tmp_path, "tickers.json", _tickers_of_bitget(), set=stated)
+
+
+def test_trades_of_options_with_ids_of_blocks_are_blocks(tmp_path: Path) -> None:
+    """Deribit's site has ``BlockTrade IDs`` and ``Price (BTC)``; 0.01 BTC at 67,000 are 670 USD."""
+    content = (
+        "Side,Instrument,Price (BTC),Price (USD),IV (%),Size,Underlying Price,Entry Date,BlockTrade IDs,"
+        "Combo ID,Trade ID\n"
+        "BUY,BTC-27MAR26-70000-C,0.01,670,45.5,0.5,67000,2026-02-02 08:00,,,1\n"
+        "SELL,BTC-27MAR26-70000-C,0.01,670,45.5,0.5,67000,2026-02-02 08:01,BLOCK-7,,2\n"
+        "SELL,BTC-27MAR26-70000-C,0.01,670,45.5,0.5,67000,2026-02-02 08:02,,BTC-CS-27MAR26,3\n"
+    )
+    _import(tmp_path, "public_trades.csv", content, set={"exchange": "deribit"})
+    trades = _rows(tmp_path, "options_trades").sort_values("trade_id")
+    assert trades["execution"].tolist() == ["book", "block", "combo"]
+    assert trades["price_coin"].tolist() == [0.01] * 3

@@ -82,11 +82,15 @@ def _take_columns(mapped: dict[str, str], columns: Mapping[str, str | None], has
 _TAKERS = frozenset({"buy", "sell"})
 _PRICES_OF_TRADES = ("price", "px", "optionprice", "tradeprice", "premium")
 _IDS_OF_TRADES = ("tradeid", "execid", "id", "tradeseq")
+_PRICES_IN_COINS = ("pricebtc", "priceeth")
 _BLOCKS = {
-    "blocktradeid": "block_id", "isblocktrade": "block_id",
-    "combotradeid": "combo_id", "comboid": "combo_id",
-}  # fmt: skip
-"""Columns with a value in trades that were not made in the order book (Deribit API v2, 2026)."""
+    "block_id": re.compile(r"(is|has)?block(trade)?(ids?)?"),
+    "combo_id": re.compile(r"(is|has)?combo(trade)?(ids?)?"),
+}
+"""Names of columns with a value in trades that were not made in the order book.
+
+Deribit has ``block_trade_id`` and ``combo_id`` (API v2, 2026), and its site has ``BlockTrade IDs``.
+"""
 
 
 def plan_of_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> ImportPlan:
@@ -106,10 +110,14 @@ def plan_of_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     }
     _take_columns(mapped, columns, has)
     extra: dict[str, Kind] = {}
-    for name, column in _BLOCKS.items():
-        if name in plain:
+    for column, pattern in _BLOCKS.items():
+        name = next(filter(pattern.fullmatch, plain), None)
+        if name is not None:
             mapped[column] = plain[name]
             extra[column] = Kind.TEXT
+    price_coin = first_of(plain, _PRICES_IN_COINS)
+    if price_coin is not None and "price_coin" not in has:
+        mapped["price_coin"] = price_coin
     price = first_of(plain, _PRICES_OF_TRADES)
     if price is not None and not {"price_usd", "price_coin"} & has:
         mapped.pop("price_usd", None)
@@ -124,7 +132,7 @@ def plan_of_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     )
     plan = make_plan("options_trades", whole, adjust=ADJUST["trades"])
     # A column ``side`` of buys and sells is that of the taker, and not the type of the option.
-    ignored = frozenset({"side"} if taker == "side" else ())
+    ignored = frozenset({"side"} if taker and taker.lower() == "side" else ())
     return plan._replace(makes=frozenset({"execution"} - has), ignored=ignored)
 
 
