@@ -1111,3 +1111,29 @@ def test_trades_of_options_with_ids_of_blocks_are_blocks(tmp_path: Path) -> None
     trades = _rows(tmp_path, "options_trades").sort_values("trade_id")
     assert trades["execution"].tolist() == ["book", "block", "combo"]
     assert trades["price_coin"].tolist() == [0.01] * 3
+
+
+def test_prices_are_not_at_the_time_of_the_last_payment(tmp_path: Path) -> None:
+    """CoinEx has the mark price of now next to ``latest_funding_time`` (API v2, 2026)."""
+    row = {"market": "BTCUSDT", "mark_price": "67000.5", "latest_funding_rate": "-0.00007",
+           "next_funding_rate": "-0.0002", "max_funding_rate": "0.00375",
+           "min_funding_rate": "-0.00375", "latest_funding_time": _START * 1000,
+           "next_funding_time": (_START + 28_800) * 1000}  # fmt: skip
+    other = {**row, "market": "ETHUSDT", "mark_price": "2000.5"}
+    body = json.dumps({"code": 0, "data": [row, other], "message": "OK"})
+    with pytest.raises(ArchiveError, match="latest_funding_time is the time of a payment"):
+        _import(tmp_path, "coinex_funding_rate.json", body, set={"exchange": "coinex"})
+    later = "2026-02-02T05:00:00Z"
+    _import(tmp_path, "coinex_funding_rate.json", body, set={"exchange": "coinex", "time": later})
+    assert _rows(tmp_path, "prices_history")["time"].tolist() == [pd.Timestamp(later)] * 2
+
+
+def test_rates_of_loans_are_not_funding(tmp_path: Path) -> None:
+    """A rate of 0.05 a year of Aave's borrowers would be 0.46 bps per 8 hours of funding."""
+    content = "".join(f"2026-02-{day:02},0.05,USDC,borrow,aave\n" for day in range(1, 13))
+    for table in (None, "funding_history"):
+        with pytest.raises(ArchiveError, match="a rate of loans, because column rate_type has borrow"):
+            _import(
+                tmp_path, "rates.csv", "date,rate,asset,rate_type,protocol\n" + content,
+                table=table, set={"exchange": "aave"}, unit="per_year" if table else None,
+            )  # fmt: skip

@@ -138,6 +138,8 @@ def guessed_plans(
         by_meaning |= bare_volumes(head)
     if table is None:
         refuse_remaining_orders(source, head)
+    if "rate" in by_meaning and table != "borrow_rates":
+        _refuse_loans(source, head, by_meaning["rate"])
     try:
         return _plans_of(source, head, table, by_meaning, given)
     except Unclear:
@@ -494,6 +496,7 @@ def _plan_by_names(
         amounts = interest_of_inverse(source, head, by_meaning, whole, given)
         whole = amounts.given
     whole = _with_interval(source, head, whole, table)
+    _refuse_time_of_payments(source, table, whole)
     _refuse_repeated_times(source, head, table, whole)
     if "strike" in archive_table(table).columns:
         refuse_quotes_in_rows(source, head, whole)
@@ -632,6 +635,39 @@ def _of_other_words(table: str, head: Chunk, stated: set[str]) -> frozenset[str]
         if allowed and not {*texts_of(head, name)} <= {*allowed}:
             other.add(name)
     return frozenset(other)
+
+
+_TIME_OF_PAYMENT = re.compile(
+    r"(latest|last|next|prev(ious)?)(funding|settle(ment)?)(rate)?(time(stamp)?|ts|at|date)"
+)
+
+
+def _refuse_time_of_payments(source: Source, table: str, given: Given) -> None:
+    """Raise for prices and open interest of a state at the time of its last or next payment.
+
+    CoinEx's ``funding-rate`` has ``mark_price`` of now next to ``latest_funding_time`` (API v2, 2026).
+    """
+    column = given.map.get("time", "")
+    if table in ("prices_history", "oi_history") and _TIME_OF_PAYMENT.fullmatch(plain_name(column)):
+        raise ArchiveError(
+            f"{source}: {column} is the time of a payment, and not of the figures next to it: pass their "
+            "time with --set time=2026-03-27T08:00:00Z or --map time=COLUMN"
+        )
+
+
+_LOANS = frozenset("borrow borrowing lend lending supply deposit loan".split())
+
+
+def _refuse_loans(source: Source, head: Chunk, column: str) -> None:
+    """Raise for rates of loans, whose rows have a word for them next to the rate."""
+    for name, values in head.columns.items():
+        words = {text.lower() for text in encoded(values).texts} if pa.types.is_string(values.type) else set()
+        if words and words <= _LOANS:
+            raise ArchiveError(
+                f"{source}: {column} is a rate of loans, because column {name} has "
+                f"{', '.join(sorted(words))}: omit the file, or pass --table borrow_rates and --map "
+                f"borrow_apr={column} if it is a fraction per year"
+            )
 
 
 _KEYS_OF_SERIES = ("time", "symbol", "exchange", "kind", "resolution")
