@@ -342,7 +342,7 @@ def test_contracts_of_a_venue_need_no_size_where_it_is_a_fact(tmp_path: Path) ->
     content = "ts,instId,oi,markPx\n1772323200000,{},2800476,67000.5\n"
     _import(tmp_path, "okx.csv", content.format("BTC-USDT-SWAP"), unit="contracts")
     assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [1876332922.38]
-    with pytest.raises(ArchiveError, match="--unit contracts needs the contract size in coins"):
+    with pytest.raises(ArchiveError, match="size of NEWCOIN-USDT-SWAP on okx is unknown"):
         _import(tmp_path, "okx.csv", content.format("NEWCOIN-USDT-SWAP"), unit="contracts")
     both = content.format("BTC-USDT-SWAP") + "1772323260000,NEWCOIN-USDT-SWAP,5,2\n"
     counts = _import(tmp_path, "both.csv", both, unit="contracts", set={"exchange": "okx"})
@@ -504,6 +504,18 @@ def test_a_spot_market_is_not_taken_for_its_contract_in_another_chunk(
     _import(tmp_path, "prices.csv", "\n".join(["ts,exchange,symbol,last", *lines]) + "\n")
     rows = _rows(tmp_path, "prices_history")
     assert rows.loc[rows["symbol"] == "BTC", "price_usd"].tolist() == [67_003.0] * 3
+
+
+def test_contracts_of_unknown_size_are_rejected_in_a_chunk_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 contracts of 0.01 BTC at 67,000 USD are 67,000 USD, wherever the chunks of a file end."""
+    monkeypatch.setattr("derivdata.sources.archive.importing.readers.CHUNK_ROWS", 1)
+    lines = [f"{_START * 1000},okx,{name},100,67000" for name in ("BTC-USDT-SWAP", "NEWCOIN-USDT-SWAP")]
+    content = "\n".join(["ts,exchange,instId,oi,markPx", *lines]) + "\n"
+    counts = _import(tmp_path, "oi.csv", content, unit="contracts")
+    assert (counts.written, counts.rejected) == (1, 1)
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [67_000.0]
 
 
 def test_file_name_of_a_dated_future_raises_a_question(tmp_path: Path) -> None:

@@ -416,9 +416,10 @@ def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Reje
 
 
 def _of_known_contracts(columns: dict[str, Any], rejections: Rejections) -> bool:
-    """Multiply open interest by the coins per contract in the venues' facts; False if all are unknown.
+    """Multiply open interest by the coins per contract in the venues' facts; False without their names.
 
-    Rows of the contracts whose size is unknown, or in USD, are rejected.
+    Rows of the contracts whose size is unknown, or in USD, are rejected. A chunk of only such rows is no
+    error, as the result would depend on where chunks end.
     """
     if "exchange" not in columns or CONTRACT not in columns:
         return False
@@ -426,22 +427,29 @@ def _of_known_contracts(columns: dict[str, Any], rejections: Rejections) -> bool
     names = columns[CONTRACT].strings().tolist()
     pairs = [*zip(venues, names, strict=True)]
     sizes: dict[tuple[str, str], float] = {}
+    sizes_in_usd: dict[tuple[str, str], float] = {}
     for venue, name in {*pairs}:
         if venue is None or name is None:
             continue
         amount = amount_of(venue, name)
-        if amount is not None and not amount.is_usd:
+        if amount is not None and amount.is_usd:
+            sizes_in_usd[venue, name] = amount.size
+        elif amount is not None:
             sizes[venue, name] = amount.size
-    if not sizes:
-        return False
     size_of_rows = np.array([sizes.get(pair, np.nan) for pair in pairs])
-    rejections.reject(
-        np.isnan(size_of_rows),
-        lambda row: (
+
+    def reason(row: int) -> str:
+        if pairs[row] in sizes_in_usd:
+            return (
+                f"a contract of {names[row]} on {venues[row]} is {sizes_in_usd[pairs[row]]:g} USD: multiply "
+                "its contracts by them, and import them as USD"
+            )
+        return (
             f"the contract size of {names[row]} on {venues[row]} is unknown: import its rows separately, "
             "with --unit contracts --set contract_size=COINS"
-        ),
-    )
+        )
+
+    rejections.reject(np.isnan(size_of_rows), reason)
     columns["oi_usd"] = columns["oi_usd"] * size_of_rows
     return True
 
