@@ -36,4 +36,5 @@ def test_system_clock_is_used_only_by_cache_collector_and_future_checks() -> Non
         "client/transport/settings.py",
         "sources/collect/session.py",
         "sources/archive/audit.py",
+        "sources/archive/importing/adjustments.py",
     }

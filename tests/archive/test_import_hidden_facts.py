@@ -1137,3 +1137,29 @@ def test_rates_of_loans_are_not_funding(tmp_path: Path) -> None:
                 tmp_path, "rates.csv", "date,rate,asset,rate_type,protocol\n" + content,
                 table=table, set={"exchange": "aave"}, unit="per_year" if table else None,
             )  # fmt: skip
+
+
+def _closes(days: list[int]) -> str:
+    lines = [f"{_START + day * 86_400},{67_000 + day},50" for day in days]
+    return "\n".join(["time,close,RSI", *lines]) + "\n"
+
+
+def test_the_open_last_bar_of_a_chart_is_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is at noon of the second day, whose close is not known."""
+    noon = pd.Timestamp(_START + 86_400 + 43_200, unit="s", tz="UTC")
+    monkeypatch.setattr("derivdata.support.times.machine_now", noon.to_pydatetime)
+    counts = _import(tmp_path, "BINANCE_BTCUSDT.P, 1D.csv", _closes([0, 1]))
+    assert counts.first_rejected == "BINANCE_BTCUSDT.P, 1D.csv, line 3: its bar has not ended"
+    rows = _rows(tmp_path, "prices_history")
+    assert rows["time"].tolist() == [pd.Timestamp(_START + 86_400, unit="s", tz="UTC")]
+    assert rows["price_usd"].tolist() == [67_000.0]
+
+
+def test_weekly_closes_of_a_chart_are_at_the_start_of_the_next_bar(tmp_path: Path) -> None:
+    """The last week ends at an unknown time, as no bar follows."""
+    counts = _import(tmp_path, "BINANCE_BTCUSDT.P, 1W.csv", _closes([0, 7, 14]))
+    assert (counts.written, counts.rejected) == (2, 1)
+    rows = _rows(tmp_path, "prices_history")
+    days = [pd.Timestamp(_START + day * 86_400, unit="s", tz="UTC") for day in (7, 14)]
+    assert rows["time"].tolist() == days
+    assert rows["price_usd"].tolist() == [67_000.0, 67_007.0]

@@ -16,6 +16,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.market_names import ALWAYS_HOURLY, market_of
 from derivdata.sources.archive.importing.plan import Adjust
 from derivdata.sources.venues.binance import named as binance_contract
+from derivdata.support import times
 from derivdata.support.arrays import Array
 from derivdata.tables.contracts import EXPIRY_HOUR, contract, option_coins
 from derivdata.tables.payments import (
@@ -754,11 +755,19 @@ def _charts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _at_ends_of_bars(frame: pd.DataFrame) -> pd.DataFrame:
-    """Set the times of closes to the ends of their bars; rows of bars of an unknown length get a reason."""
+    """Set the times of closes to the ends of their bars; rows whose bar has no end yet get a reason.
+
+    A bar without a step of the table, such as a week, ends at the start of the next one.
+    """
     steps = pd.to_timedelta(frame["resolution"].astype(object).str.replace("d", "D"), errors="coerce")
+    names = [frame["symbol"].astype(object), frame["exchange"].astype(object)]
+    following = frame["time"].sort_values().groupby(names).shift(-1)
+    ends = (frame["time"] + steps).fillna(following)
     reasons = _no_reasons(frame)
-    reasons[steps.isna().to_numpy()] = "the length of its bar is not known, so that its end is not known"
-    return frame.assign(time=frame["time"] + steps.fillna(pd.Timedelta(0))).assign(reason=reasons)
+    reasons[ends.isna().to_numpy()] = "the end of its bar is not known, because no bar follows"
+    # The last bar of an export is open: its close is that of the export.
+    reasons[(ends > times.machine_now()).to_numpy()] = "its bar has not ended"
+    return frame.assign(time=ends.fillna(frame["time"])).assign(reason=reasons)
 
 
 _OF_CONTRACTS = frozenset({"gateio", "huobi", "kucoin", "mexc", "okx"})
