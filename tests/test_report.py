@@ -170,7 +170,7 @@ def test_repeated_numbers_have_the_same_name_and_value(written: str, page: Page)
     assert in_title == [f"{index:.1f}"]
     pairs = page.table("long", "short", "costs paid after")
     [(long, short, days)] = re.findall(
-        r"Long BTC (\S+), short (\S+): the mean forecast pays the costs of \S+ bps \w+ ([\d.]+ days)", joined
+        r"Long BTC (\S+), short (\S+): the forecast pays the costs of \S+ bps \w+ ([\d.]+ days)", joined
     )
     row = pairs[(pairs["long"] == long) & (pairs["short"] == short)].iloc[0]
     assert row["costs paid after"].endswith(days)
