@@ -299,7 +299,10 @@ def test_card_of_a_report_reruns(tmp_path: Path) -> None:
 
 
 def test_analysis_is_compared_by_values_and_table_by_hash(recording: Path, tmp_path: Path) -> None:
-    """Other processors round an analysis otherwise, so its hash differs; a fetched table has one."""
+    """Processors round an analysis differently, so its hash may differ if its sums agree.
+
+    The hash of a fetched table must be equal.
+    """
     path = tmp_path / "picks.json"
     with dd.replay(recording):
         pairs = dd.analysis.funding.pick_record(dd.panel(paid()), hold="1d", fee_bps=0.1, overlap="nan")

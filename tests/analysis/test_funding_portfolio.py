@@ -292,11 +292,11 @@ def test_invalid_arguments_raise_with_their_name(options: dict[str, Any], match:
         funding.portfolio(forecasts, marks, **{"capital": 1e5, **options})
 
 
-def test_forecasts_without_prices_and_sizes_of_other_pairs_are_rejected() -> None:
+def test_portfolio_needs_complete_forecasts_and_prices_of_their_symbols() -> None:
     forecasts, marks = made(rows=90)
     with pytest.raises(ValueError, match="forecasts must include prices, got funding only"):
         funding.portfolio(forecasts.drop_vars("price_bps"), marks, capital=1e5)
-    for lacking in (
+    for incomplete in (
         forecasts.drop_attrs(),
         forecasts.drop_vars(["long", "short"]),
         forecasts.drop_vars("hold_hours"),
@@ -304,9 +304,13 @@ def test_forecasts_without_prices_and_sizes_of_other_pairs_are_rejected() -> Non
         with pytest.raises(
             ValueError, match=r"forecasts must have long, short, hold_hours and attrs\['level'\]"
         ):
-            funding.portfolio(lacking, marks, capital=1e5)
+            funding.portfolio(incomplete, marks, capital=1e5)
     with pytest.raises(ValueError, match="prices must have 'BTC' once along 'symbol', got it 0 times"):
         funding.portfolio(forecasts, marks.assign_coords(symbol=["ETH"]), capital=1e5)
+
+
+def test_portfolio_rule_rejects_other_venues_and_invalid_sizes() -> None:
+    forecasts, marks = made(rows=90)
     sizes = funding.portfolio(forecasts, marks, capital=1e5)
     rates = marks.assign_attrs(units="bps/8h", kind="settled").assign_coords(interval_hours=8.0)
     with pytest.raises(ValueError, match="sizes has the exchange 'gamma'"):

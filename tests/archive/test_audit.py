@@ -163,21 +163,25 @@ def test_hidden_characters_and_times_before_1970_are_rejected(
     assert archive.tables() == frozenset()
 
 
-def test_future_times_are_rejected(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock six minutes before the last row, with five of grace."""
+def test_rows_over_five_minutes_in_the_future_are_rejected(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     last = START + pd.Timedelta(3, "h")
     clock = "derivdata.support.times.machine_now"
     monkeypatch.setattr(clock, lambda: (last - pd.Timedelta(6, "min")).to_pydatetime())
-    frame = rates(hours=4, plus=1.0)
     with pytest.raises(
         ArchiveError, match="the newest row is at 2026-01-30T03:00:00Z, which is in the future"
     ):
-        archive.append(FUNDING, frame)
+        archive.append(FUNDING, rates(hours=4, plus=1.0))
     monkeypatch.setattr(clock, lambda: (last - pd.Timedelta(4, "min")).to_pydatetime())
-    assert archive.append(FUNDING, frame) == 16
-    made_up = rates(["XRP"], hours=5, start=last + pd.Timedelta(300, "D"))
-    made_up.attrs["provenance"] = {"synthetic": True}
-    assert archive.append(FUNDING, made_up) == 10
+    assert archive.append(FUNDING, rates(hours=4, plus=1.0)) == 16
+
+
+def test_synthetic_rows_may_be_in_the_future(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("derivdata.support.times.machine_now", lambda: START.to_pydatetime())
+    synthetic = rates(["XRP"], hours=5, start=START + pd.Timedelta(300, "D"))
+    synthetic.attrs["provenance"] = {"synthetic": True}
+    assert archive.append(FUNDING, synthetic) == 10
 
 
 _BINANCE = "Time,Symbol,Interval,Rate\n" + "".join(

@@ -91,16 +91,22 @@ def test_environment_variables_connect(server: Server, monkeypatch: pytest.Monke
     assert transport.SESSION.current() is transport.SESSION.current()
 
 
-def test_successful_connect_replaces_the_connection_and_a_failed_one_does_not(
-    starts: Starts, server: Server
-) -> None:
+def test_failed_connect_keeps_the_connection(starts: Starts) -> None:
     first = transport.connect("sample")
     with pytest.raises(ValueError, match=r"cache must be one of .*'maybe'"):
         transport.connect("sample", cache="maybe")
     assert transport.SESSION.current() is first
     assert starts.made[0].closed == 0
+
+
+def test_successful_connect_closes_the_connection_before(starts: Starts, server: Server) -> None:
+    transport.connect("sample")
     transport.connect(server.url)
     assert starts.made[0].closed == 1
+
+
+def test_disconnect_may_be_repeated(server: Server) -> None:
+    transport.connect(server.url)
     transport.disconnect()
     transport.disconnect()
     with pytest.raises(errors.NotConnected):
