@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from derivdata.sources.service.answers.markets import _BUCKETS, _place
+from derivdata.sources.service.answers.markets import _BUCKETS, _bucket_of
 from tests.service.conftest import Caller
 
 NOON = "2026-06-30 12:00:00"
@@ -37,7 +37,7 @@ def test_price_change_buckets_are_nine_in_descending_order(ask: Caller) -> None:
      (1e-9, "0..5%"), (5, "0..5%"), (10, "5..10%"), (20, ">10%"), (20.1, ">20%")],
 )  # fmt: skip
 def test_edge_value_belongs_to_the_bucket_nearer_to_zero(change: float, label: str) -> None:
-    assert _BUCKETS[int(_place(change))][0] == label
+    assert _BUCKETS[int(_bucket_of(change))][0] == label
 
 
 def test_venue_stats_and_symbols_equal_rows_of_the_leaderboard(ask: Caller) -> None:
