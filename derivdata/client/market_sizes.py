@@ -235,10 +235,10 @@ def _totals_of_large(e: CheckedResponse) -> Iterator[str]:
         if name == "total_volume_usd":
             limit = minimum * (max(e.step_us, HOUR_US) / HOUR_US)
         for venue in sorted(LARGE_VENUES):
-            own = values[(venues == venue) & _is_recent(e) & np.isfinite(values)]
-            if own.size and float(np.median(own)) < limit:
+            known = values[(venues == venue) & _is_recent(e) & np.isfinite(values)]
+            if known.size and float(np.median(known)) < limit:
                 yield (
-                    f"{name} of {venue} is {np.median(own):.4g} (median of {own.size} rows): it has been "
+                    f"{name} of {venue} is {np.median(known):.4g} (median of {known.size} rows): it has been "
                     f"above {limit:.3g} since 2021, so the unit may be coins or thousands"
                 )
                 return
@@ -415,11 +415,11 @@ def _changes_of_symbols(e: CheckedResponse) -> Iterator[str]:
     changes = e.numbers("price_24h_change_pct")
     if changes is None or e.size < 2 * _MIN_SYMBOLS or "rank" not in e.columns:
         return
-    own = changes[np.isfinite(changes)]
+    known = changes[np.isfinite(changes)]
     # If all markets rise, few of them rise by almost 0. Without signs, many changes are near 0.
-    is_crowded = own.size and np.quantile(own, _CROWDED) < 2.0 * _CROWDED * np.median(own)
-    if is_crowded and own.min() >= 0.0:
-        yield f"price_24h_change_pct is never below 0 in {own.size} rows: its sign may be lost"
+    is_crowded = known.size and np.quantile(known, _CROWDED) < 2.0 * _CROWDED * np.median(known)
+    if is_crowded and known.min() >= 0.0:
+        yield f"price_24h_change_pct is never below 0 in {known.size} rows: its sign may be lost"
 
 
 def _quantile(e: CheckedResponse, name: str, share: float) -> float | None:
@@ -491,28 +491,28 @@ def _buys_and_sells(e: CheckedResponse) -> Iterator[str]:
     series = e.series("time")
     is_large = _is_large(e)
     for code in np.unique(series[is_large]).tolist():
-        own = (series == code) & np.isfinite(buys) & np.isfinite(sells)
-        bought = float(np.sum(buys[own]))
-        sold = float(np.sum(sells[own]))
-        if own.sum() < 2 * _MIN_STEPS or not bought + sold > 0.0:
+        is_used = (series == code) & np.isfinite(buys) & np.isfinite(sells)
+        bought = float(np.sum(buys[is_used]))
+        sold = float(np.sum(sells[is_used]))
+        if is_used.sum() < 2 * _MIN_STEPS or not bought + sold > 0.0:
             continue
-        is_varied = min(np.unique(buys[own]).size, np.unique(sells[own]).size) >= _MIN_STEPS
-        alike = rank_correlation(buys[own], sells[own])
+        is_varied = min(np.unique(buys[is_used]).size, np.unique(sells[is_used]).size) >= _MIN_STEPS
+        alike = rank_correlation(buys[is_used], sells[is_used])
         if is_varied and alike < _MIN_ALIKE:
-            row = int(np.argmax(own))
+            row = int(np.argmax(is_used))
             yield (
                 f"buy_usd and sell_usd of {e.columns['exchange'][row]} do not move together (correlation "
-                f"{alike:.2f} in {int(own.sum())} rows): rows may be in another order"
+                f"{alike:.2f} in {int(is_used.sum())} rows): rows may be in another order"
             )
             return
         if not 1.0 / _MAX_OF_SIDE <= bought / max(sold, 1e-9) <= _MAX_OF_SIDE:
-            row = int(np.argmax(own))
+            row = int(np.argmax(is_used))
             names = " ".join(
                 str(e.columns[name][row]) for name in ("symbol", "exchange") if name in e.columns
             )
             yield (
                 f"buy_usd of {names} adds up to {bought:.4g} and sell_usd to {sold:.4g} in "
-                f"{int(own.sum())} rows: one of them may be the sum of both sides, or have another venue "
+                f"{int(is_used.sum())} rows: one of them may be the sum of both sides, or have another venue "
                 "or unit"
             )
             return

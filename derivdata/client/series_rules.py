@@ -371,10 +371,10 @@ def _units_of_rates(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
     hours = e.numbers("interval_hours")
     starts = np.flatnonzero(np.append(True, rows.series[1:] != rows.series[:-1]))
     for first, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.values.size], strict=True):
-        own = slice(first, end)
+        of_series = slice(first, end)
         if not is_of_formula[first]:
             continue
-        factor = other_interest(rows.values[own], _factors(e, rows, hours, own))
+        factor = other_interest(rows.values[of_series], _factors(e, rows, hours, of_series))
         if factor is not None:
             yield interest_text(_RATE, described(e, rows.order[first]), factor)
             return
@@ -507,13 +507,13 @@ def _rows_again(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str
     if is_again.sum() < _MIN_SERIES:
         return
     stamps, counts = np.unique(rows.times, return_counts=True)
-    times, again = np.unique(rows.times[1:][is_again], return_counts=True)
+    times, repeats = np.unique(rows.times[1:][is_again], return_counts=True)
     present = counts[np.searchsorted(stamps, times)]
-    whole = np.flatnonzero((again == present) & (again >= _MIN_SERIES))
-    if whole.size:
+    repeated = np.flatnonzero((repeats == present) & (repeats >= _MIN_SERIES))
+    if repeated.size:
         yield (
-            f"{name} of all {again[whole[0]]} venues at {shown_time(times[whole[0]])} repeats the "
-            f"previous row (at {whole.size} timestamps in all): rows may be stale"
+            f"{name} of all {repeats[repeated[0]]} venues at {shown_time(times[repeated[0]])} repeats the "
+            f"previous row (at {repeated.size} timestamps in all): rows may be stale"
         )
 
 

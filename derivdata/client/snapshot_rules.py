@@ -192,20 +192,20 @@ def _equal_columns(kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
 def _constant_columns(e: CheckedResponse, kinds: dict[str, tuple[str, Array]]) -> Iterator[str]:
     """Find amounts of many symbols or venues that are all equal, or all 0."""
     for name, (kind, values) in kinds.items():
-        own = values[np.isfinite(values)]
-        if own.size < _MIN_OF_SNAPSHOT:
+        known = values[np.isfinite(values)]
+        if known.size < _MIN_OF_SNAPSHOT:
             continue
-        value = own[0]
-        if not (own == value).all():
-            yield from _limited_column(name, kind, own)
+        value = known[0]
+        if not (known == value).all():
+            yield from _limited_column(name, kind, known)
             continue
         if kind in _MAY_BE_ONE and not (kind == "rate" and value == 0.0):
             continue
         has_digits = value != float(f"{value:.2g}")
         if value != 0.0 and has_digits:
-            yield f"{name} is {value:g} in all {own.size} rows: the value may be a placeholder"
-        elif value == 0.0 and own.size >= _MIN_WITHOUT_ANY and _is_of_large_markets(e):
-            yield f"{name} is 0 in all {own.size} rows: values may be missing"
+            yield f"{name} is {value:g} in all {known.size} rows: the value may be a placeholder"
+        elif value == 0.0 and known.size >= _MIN_WITHOUT_ANY and _is_of_large_markets(e):
+            yield f"{name} is 0 in all {known.size} rows: values may be missing"
 
 
 def _limited_column(name: str, kind: str, own: Array) -> Iterator[str]:
@@ -326,13 +326,13 @@ def _rates_of_groups(e: CheckedResponse, name: str, rates: Array, codes: Array, 
     is_of_formula = has_interest(e)
     for code in np.unique(codes).tolist():
         rows = order[codes[order] == code]
-        own = rates[rows]
+        known = rates[rows]
         where = str(e.columns[group][rows[0]]) if group else "all venues"
-        own = own[np.isfinite(own)]
-        if own.size < _MIN_OF_VENUE:
+        known = known[np.isfinite(known)]
+        if known.size < _MIN_OF_VENUE:
             continue
-        if np.unique(own).size == 1 and own[0] != 0.0:
-            yield f"{name} of {where} is {own[0]:g} bps for all {own.size} symbols: rows may be missing"
+        if np.unique(known).size == 1 and known[0] != 0.0:
+            yield f"{name} of {where} is {known[0]:g} bps for all {known.size} symbols: rows may be missing"
             return
         compared = rows[is_of_formula[rows]]
         factor = other_interest(rates[compared], UNITS)
@@ -341,7 +341,7 @@ def _rates_of_groups(e: CheckedResponse, name: str, rates: Array, codes: Array, 
         if factor is not None:
             yield interest_text(name, where, factor)
             return
-        if mirrored_rates(np.zeros(own.size, dtype=np.int64), own):
+        if mirrored_rates(np.zeros(known.size, dtype=np.int64), known):
             yield (
                 f"{name} of {where} repeats -1 bps, but the interest in the venues' formula is +1 bps: the "
                 "sign may be inverted"
@@ -404,11 +404,11 @@ def _known_intervals(e: CheckedResponse) -> Iterator[str]:
     for venue in e.words.get("exchange", ()):
         if hours is None or fact_value(venue, "interval_hours", "") != 1.0:
             continue
-        own = hours[venues == venue]
-        own = own[np.isfinite(own)]
-        if own.size and float(np.median(own)) != 1.0:
+        known = hours[venues == venue]
+        known = known[np.isfinite(known)]
+        if known.size and float(np.median(known)) != 1.0:
             yield (
-                f"the median interval_hours of {venue} is {np.median(own):g} for {own.size} symbols, but "
+                f"the median interval_hours of {venue} is {np.median(known):g} for {known.size} symbols, but "
                 "the venue pays every hour: rows may belong to another venue"
             )
             return

@@ -41,16 +41,16 @@ class SharedRequests(Generic[T]):
 
     def run(self, key: str, work: Callable[[], T]) -> T:
         """Return the result of `work`, or of work with the same key that is already running."""
-        own = Future[T]()
+        new = Future[T]()
         with self._lock:
-            running = self._under_way.setdefault(key, own)
-        if running is not own:
+            running = self._under_way.setdefault(key, new)
+        if running is not new:
             return running.result()
         try:
             result = work()
-            own.set_result(result)
+            new.set_result(result)
         except BaseException as error:
-            own.set_exception(error)
+            new.set_exception(error)
             raise
         finally:
             with self._lock:
