@@ -266,12 +266,12 @@ class _Grouping:
         cuts = [first]
         quoted: set[int] = set()
         for start, end in self._passes(first, last):
-            own = self._quoted(start, end)
-            if 2 * len(own & quoted) >= instruments:
+            instruments_of_pass = self._quoted(start, end)
+            if 2 * len(instruments_of_pass & quoted) >= instruments:
                 cuts.append(start)
-                quoted = own
+                quoted = instruments_of_pass
             else:
-                quoted |= own
+                quoted |= instruments_of_pass
         return list(zip(cuts, [*cuts[1:], last], strict=True))
 
     def _passes(self, first: int, last: int) -> list[tuple[int, int]]:
@@ -283,11 +283,11 @@ class _Grouping:
         cuts = [first]
         quoted: set[int] = set()
         for batch in range(first, last):
-            own = self._quoted(batch, batch + 1)
-            if not quoted.isdisjoint(own):
+            instruments = self._quoted(batch, batch + 1)
+            if not quoted.isdisjoint(instruments):
                 cuts.append(batch)
                 quoted = set()
-            quoted |= own
+            quoted |= instruments
         return list(zip(cuts, [*cuts[1:], last], strict=True))
 
     def _check_span(self, first: int, end: int) -> None:
@@ -318,11 +318,11 @@ def _newest(
     newest = frame.groupby(["snapshot", "instrument"], sort=False)["time"].transform("max").to_numpy()
     of_snapshot = frame.groupby("snapshot", sort=False)["time"].transform("max").to_numpy()
     keep = stamps == newest
-    own = rows["time"]
+    row_times = rows["time"]
     time = pd.Series(of_snapshot.view("M8[us]"), index=rows.index)
-    if times.has_zone(own):
+    if times.has_zone(row_times):
         time = times.utc(time)
-    quoted_at = rows["quoted_at"].fillna(own) if "quoted_at" in rows else own
+    quoted_at = rows["quoted_at"].fillna(row_times) if "quoted_at" in rows else row_times
     notice = ""
     if dropped := int((~keep).sum()):
         chains = len(np.unique(snapshot[~keep]))
@@ -330,7 +330,7 @@ def _newest(
             f"{dropped:,} of {len(rows):,} option rows were dropped, because {chains:,} snapshots have a "
             "newer row of the same instrument"
         )
-    result = rows.assign(time=time.astype(own.dtype), quoted_at=quoted_at)[keep]
+    result = rows.assign(time=time.astype(row_times.dtype), quoted_at=quoted_at)[keep]
     result.attrs = dict(rows.attrs)
     return result, notice
 

@@ -295,11 +295,11 @@ _BY_OLD = {ticker.old: ticker for ticker in RENAMED_TICKERS}
 
 def other_tickers(coin: str) -> list[str]:
     """Return the other tickers of a coin, former and present."""
-    own = {coin}
+    tickers = {coin}
     for ticker in RENAMED_TICKERS:
         if ticker.new == coin or (ticker.old == coin and not ticker.reused):
-            own |= {ticker.old, ticker.new}
-    return sorted(own - {coin})
+            tickers |= {ticker.old, ticker.new}
+    return sorted(tickers - {coin})
 
 
 def is_another_coin_from(ticker: RenamedTicker) -> pd.Timestamp | None:

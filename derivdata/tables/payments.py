@@ -579,10 +579,10 @@ class _Groups:
         near = range(max(place - 2, 0), min(place + 3, len(self._starts)))
         series = self._series[self._starts]
         hours = sorted({int(self._bins[self._ends[i] - 1]) for i in near if series[i] == series[place]})
-        own = int(self._bins[self._ends[place] - 1])
-        before = [hour for hour in hours if hour < own]
-        gap = own - before[-1] if before else 0
-        other_gaps = [later - earlier for earlier, later in pairwise(hours) if later != own]
+        hour_of_group = int(self._bins[self._ends[place] - 1])
+        before = [hour for hour in hours if hour < hour_of_group]
+        gap = hour_of_group - before[-1] if before else 0
+        other_gaps = [later - earlier for earlier, later in pairwise(hours) if later != hour_of_group]
         return float(gap), float(min(other_gaps, default=np.inf))
 
 

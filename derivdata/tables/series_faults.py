@@ -212,9 +212,9 @@ def peer_changes(
     # 3. Sections at another level than the peers.
     faults = []
     for name in np.unique(markets[markets >= 0]).tolist():
-        own = np.flatnonzero(markets == name)
-        if own.size > _PEERS:
-            for code, section, change in _changes_in(own, means[own], is_rate=is_rate):
+        of_market = np.flatnonzero(markets == name)
+        if of_market.size > _PEERS:
+            for code, section, change in _changes_in(of_market, means[of_market], is_rate=is_rate):
                 rows = np.flatnonzero(series == code)
                 start = int(rows[np.searchsorted(block[rows], section[0])])
                 end = int(rows[0] + np.searchsorted(block[rows], section[1]))
@@ -438,15 +438,15 @@ def frozen_runs(
         first = int(starts[place])
         steps = int(lengths[place])
         value = float(values[first])
-        own = np.flatnonzero(series == series[first])
-        rest = np.append(values[own[0] : first], values[first + steps : own[-1] + 1])
-        if not np.isfinite(value) or steps < _RUN_SHARE * own.size:
+        rows = np.flatnonzero(series == series[first])
+        rest = np.append(values[rows[0] : first], values[first + steps : rows[-1] + 1])
+        if not np.isfinite(value) or steps < _RUN_SHARE * rows.size:
             continue
         if times[first + steps - 1] - times[first] < _MIN_SPAN_US:
             continue
         if is_rate and is_interest(value, _ROUND_DECIMALS):
             continue
-        if rest.size < _MIN_RUN or (rest == value).sum() > _OUTSIDE_SHARE * own.size:
+        if rest.size < _MIN_RUN or (rest == value).sum() > _OUTSIDE_SHARE * rows.size:
             continue
         inside = (times >= times[first]) & (times <= times[first + steps - 1]) & (market == market[first])
         others = np.flatnonzero(inside & (series != series[first]))
@@ -508,10 +508,10 @@ def lone_spikes(series: _Array, values: _Array) -> list[SeriesFault]:
     places = np.flatnonzero(is_inside & (inner > _SPIKE * np.fmax(before, after))) + 1
     faults = []
     for code in np.unique(series[places]).tolist():
-        own = places[series[places] == code]
-        if own.size >= _MIN_SPIKES:
-            factor = float(values[own[0]] / max(values[own[0] - 1], values[own[0] + 1]))
-            faults.append(SeriesFault(int(own[0]), int(own.size), factor))
+        spikes = places[series[places] == code]
+        if spikes.size >= _MIN_SPIKES:
+            factor = float(values[spikes[0]] / max(values[spikes[0] - 1], values[spikes[0] + 1]))
+            faults.append(SeriesFault(int(spikes[0]), int(spikes.size), factor))
     return faults
 
 
@@ -538,10 +538,10 @@ def lone_rates(series: _Array, rates: _Array, by_size: SeriesSizes | None = None
     faults = []
     for series_place in np.flatnonzero(has_several).tolist():
         usual = float(medians[series_place])
-        own = places[firsts[series_place] : lasts[series_place]]
-        own = own[sizes[own] > _LONE_RATE * usual]
-        if own.size >= _MIN_SPIKES:
-            faults.append(SeriesFault(int(own[0]), int(own.size), float(sizes[own[0]] / max(usual, 1e-9))))
+        high = places[firsts[series_place] : lasts[series_place]]
+        high = high[sizes[high] > _LONE_RATE * usual]
+        if high.size >= _MIN_SPIKES:
+            faults.append(SeriesFault(int(high[0]), int(high.size), float(sizes[high[0]] / max(usual, 1e-9))))
     return faults
 
 
@@ -559,10 +559,10 @@ def copied_series(series: _Array, market: _Array, times: _Array, values: _Array)
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if end - first < _STILL_ROWS:
             continue
-        own = values[first:end]
-        key = int(market[first]), own.tobytes(), times[first:end].tobytes()
+        of_series = values[first:end]
+        key = int(market[first]), of_series.tobytes(), times[first:end].tobytes()
         other = first_rows.setdefault(key, first)
-        if other != first and np.unique(own[np.isfinite(own)]).size >= _MIN_DISTINCT:
+        if other != first and np.unique(of_series[np.isfinite(of_series)]).size >= _MIN_DISTINCT:
             pairs.append((other, first))
     return pairs
 
@@ -593,12 +593,12 @@ def scaled_series(
     sizes = (by_size or series_sizes(series, values)).medians()
     faults = []
     for name in np.unique(market[starts]).tolist():
-        own = np.flatnonzero((market[starts] == name) & np.isfinite(sizes) & (sizes > 0.0))
+        group = np.flatnonzero((market[starts] == name) & np.isfinite(sizes) & (sizes > 0.0))
         # Only the lowest and the highest can be apart from all others: between them the spread is larger.
         max_spread = np.log(_PEER_SPREAD if kind == "rate" else _MAX_PRICE_RATIO)
-        extremes = own[[np.argmin(sizes[own]), np.argmax(sizes[own])]] if own.size > _PEERS else own[:0]
-        for place in np.unique(extremes).tolist():
-            peers = own[own != place]
+        ends_of_group = [np.argmin(sizes[group]), np.argmax(sizes[group])] if group.size > _PEERS else []
+        for place in np.unique(group[ends_of_group]).tolist():
+            peers = group[group != place]
             others = np.log(sizes[peers])
             spread = float(np.max(others) - np.min(others))
             if spread > max_spread:
@@ -691,12 +691,12 @@ def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Arr
     faults = []
     for name in np.unique(market).tolist():
         rows = np.flatnonzero((market == name) & (values > 0.0))
-        codes, own = np.unique(series[rows], return_inverse=True)
+        codes, row = np.unique(series[rows], return_inverse=True)
         stamps, column = np.unique(times[rows], return_inverse=True)
         if codes.size <= _PEERS or stamps.size < _STILL_ROWS:
             continue
         logs = np.full((codes.size, stamps.size), np.nan)
-        logs[own, column] = np.log(values[rows])
+        logs[row, column] = np.log(values[rows])
         is_compared = np.isfinite(logs).sum(axis=0) > _PEERS
         if is_compared.sum() < _STILL_ROWS:
             continue
@@ -708,7 +708,7 @@ def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Arr
         distances = np.nanmedian(np.abs(apart), axis=1)
         usual = float(np.median(distances)) if distances.size else 0.0
         for place in np.flatnonzero(distances > max(_MIN_APART, _USUAL_APART * usual)).tolist():
-            first = rows[own == np.flatnonzero(has_rows)[place]]
+            first = rows[row == np.flatnonzero(has_rows)[place]]
             faults.append(SeriesFault(int(first[0]), int(first.size), float(distances[place])))
     return faults
 
@@ -745,12 +745,12 @@ def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
     is_interest = np.abs(np.abs(rates) - _INTEREST_BPS) < 1e-6
     faults = []
     for code in np.unique(series[is_interest & (rates < 0.0)]).tolist():
-        own = np.flatnonzero(series == code)
-        negative = int((is_interest[own] & (rates[own] < 0.0)).sum())
-        is_usual = negative < max(_MIN_REPEATED, _REPEATED_SHARE * own.size)
-        if is_usual or negative <= int((is_interest[own] & (rates[own] > 0.0)).sum()):
+        rows = np.flatnonzero(series == code)
+        negative = int((is_interest[rows] & (rates[rows] < 0.0)).sum())
+        is_usual = negative < max(_MIN_REPEATED, _REPEATED_SHARE * rows.size)
+        if is_usual or negative <= int((is_interest[rows] & (rates[rows] > 0.0)).sum()):
             continue
-        distinct = np.unique(np.round(rates[own][np.isfinite(rates[own])], _RATE_DECIMALS))
+        distinct = np.unique(np.round(rates[rows][np.isfinite(rates[rows])], _RATE_DECIMALS))
         multiples = _multiples_of_step(distinct)
         is_near = np.abs(np.abs(distinct) - _INTEREST_BPS) < 2e-6
         interest_in_steps = np.inf  # the rates have no common step
@@ -758,5 +758,5 @@ def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
             interest_in_steps = float(np.max(np.abs(multiples[is_near])))
         is_single_size = is_near.all()
         if interest_in_steps >= _MIN_STEPS or is_single_size:
-            faults.append(SeriesFault(int(own[0]), int(own.size), -1.0))
+            faults.append(SeriesFault(int(rows[0]), int(rows.size), -1.0))
     return faults

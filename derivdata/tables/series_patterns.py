@@ -533,10 +533,10 @@ def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) 
         is_market_down = (is_down.sum(axis=0) - is_down == others) & (others >= _PEERS)
         is_opposite = (is_market_up & is_down) | (is_market_down & is_up)
         for place in np.flatnonzero(is_opposite.sum(axis=1) >= _OPPOSITE_ROWS).tolist():
-            own = table[place]
-            is_same = (is_market_up[place] & (own > 0.0)) | (is_market_down[place] & (own < 0.0))
+            of_series = table[place]
+            is_same = (is_market_up[place] & (of_series > 0.0)) | (is_market_down[place] & (of_series < 0.0))
             peers = np.delete(table, place, axis=0)
-            if not _may_lack_sign(own, peers, is_opposite[place], is_same):
+            if not _may_lack_sign(of_series, peers, is_opposite[place], is_same):
                 continue
             compared = np.flatnonzero(is_opposite[place] | is_same)
             edges = np.flatnonzero(np.diff(np.concatenate([[0], is_opposite[place][compared], [0]])))
