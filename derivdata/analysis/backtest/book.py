@@ -523,10 +523,12 @@ class CoinBook(Book):
 
     def _settle_marks(self, marks: Floats, at: Indices, legs: Any) -> Floats:
         """Return the prices of the legs' settlement coins [USD]."""
-        own = marks[self.symbol[at], legs]
-        third = marks[np.maximum(self.contracts.settle[legs], 0), legs]
+        of_symbol = marks[self.symbol[at], legs]
+        of_settlement = marks[np.maximum(self.contracts.settle[legs], 0), legs]
         quanto = self.contracts.settle[legs] >= 0
-        return np.asarray(np.where(self.contracts.inverse[legs], own, np.where(quanto, third, 1.0)))
+        return np.asarray(
+            np.where(self.contracts.inverse[legs], of_symbol, np.where(quanto, of_settlement, 1.0))
+        )
 
     def _price_coin(self, at: Indices) -> Floats:
         """Return the price gain of the legs since the entry [settlement coin; USD for linear legs]."""

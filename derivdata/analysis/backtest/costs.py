@@ -355,13 +355,13 @@ class Fees:
             return published
         # Before the first recorded fact, the oldest value is used, and a notice states its day.
         rows = [row for row in FACTS if row.exchange == venue and row.fact == fact]
-        own = [row for row in rows if row.symbol in ("", self._symbol)]
-        if not own:
+        of_symbol = [row for row in rows if row.symbol in ("", self._symbol)]
+        if not of_symbol:
             raise ValueError(
                 f"dd.venues.facts() does not have {fact} of {self._symbol} on {venue}: pass "
                 f"OptionCosts({name}=...)"
             )
-        first = min(own, key=lambda row: row.as_of)
+        first = min(of_symbol, key=lambda row: row.as_of)
         if fact not in self._early:
             self._early.add(fact)
             warn_caller(

@@ -327,10 +327,10 @@ class PerpetualPrices:
             return
         series = _of(require(prices, "time", name="prices"), "prices", symbol, venue)
         values = series.to_numpy().astype(np.float64)
-        good = values > 0.0
+        is_priced = values > 0.0
         stamps = series["time"].to_numpy().astype("datetime64[us]").astype(np.int64)
-        self._times = stamps[good].astype(np.float64)
-        self._values = values[good]
+        self._times = stamps[is_priced].astype(np.float64)
+        self._values = values[is_priced]
         if not self._times.size:
             raise ValueError(f"prices does not have a price of {symbol} on {venue}")
         self._age = float(max_age / pd.Timedelta(1, "us"))
@@ -366,11 +366,11 @@ class Payments:
         series, interval = due_settlements(_of(panel, "funding", symbol, venue))
         rates = series.to_numpy().astype(np.float64)
         hours = np.broadcast_to(interval.to_numpy().astype(np.float64), rates.shape)
-        good = np.isfinite(rates) & (hours > 0.0)
+        is_payment = np.isfinite(rates) & (hours > 0.0)
         stamps = series["time"].to_numpy().astype("datetime64[us]").astype(np.int64)
-        self._times = stamps[good].astype(np.float64)
-        self._hours = hours[good]
-        self._share = rates[good] / BPS * hours[good] / REFERENCE_HOURS
+        self._times = stamps[is_payment].astype(np.float64)
+        self._hours = hours[is_payment]
+        self._share = rates[is_payment] / BPS * hours[is_payment] / REFERENCE_HOURS
         if not self._times.size:
             raise ValueError(f"funding does not have a payment of {symbol} on {venue}")
 

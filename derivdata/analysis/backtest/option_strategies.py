@@ -522,19 +522,19 @@ class _Run:
 
     def _recorded(self, timestamp: int, row: int | None, now: dict[str, float], tally: Tally) -> OptionRow:
         """Return the row of the result at a time; `now` has the greeks of all positions."""
-        level = unit_slope(self.spot, self.spot, self.account, inverse=False)
-        own = now["slope"]
+        unit = unit_slope(self.spot, self.spot, self.account, inverse=False)
+        option_slope = now["slope"]
         hedged = 0.0
         if self.book.hedge is not None:
-            own -= self.book.hedge.slope(self.spot, self.account)
+            option_slope -= self.book.hedge.slope(self.spot, self.account)
             hedged = self.book.hedge.quantity
         return OptionRow(
             time=timestamp,
             is_chain=row is not None,
             equity=self.book.equity(),
             tally=tally,
-            delta=own / level,
-            net_delta=now["slope"] / level,
+            delta=option_slope / unit,
+            net_delta=now["slope"] / unit,
             gamma=now["gamma"],
             vega=now["vega"],
             theta=now["theta"],

@@ -101,7 +101,7 @@ class ForecastThreshold:
             return _thresholded(past, best, held, self.enter, self.exit, self.switch)
 
         # 1. Map the pairs of the forecast to the venues of the market, −1 for a missing venue.
-        place = {name: at for at, name in enumerate(past.venues)}
+        place = {name: i for i, name in enumerate(past.venues)}
         long, short = (
             np.array([place.get(name, -1) for name in names], dtype=np.intp) for names in self._parts.venues
         )
@@ -115,14 +115,16 @@ class ForecastThreshold:
             best = Target(none, none, np.full(len(symbols), -np.inf))
             unknown = np.full(past.long.shape, np.nan)
             return _thresholded(past, best, unknown, self.enter, self.exit, self.switch)
-        at = np.argmax(wanted, axis=-1)
-        score = wanted[symbols, at]
-        some = np.isfinite(score)
-        best = Target(np.where(some, long[at], -1), np.where(some, short[at], -1), score)
+        best_pair = np.argmax(wanted, axis=-1)
+        score = wanted[symbols, best_pair]
+        has_pair = np.isfinite(score)
+        best = Target(
+            np.where(has_pair, long[best_pair], -1), np.where(has_pair, short[best_pair], -1), score
+        )
 
         # 3. Apply the thresholds, with the forecast of the held pair.
-        same = (long == past.long[..., None]) & (short == past.short[..., None])
-        held = np.where(same.any(-1), values[symbols, np.argmax(same, axis=-1)], np.nan)
+        is_held = (long == past.long[..., None]) & (short == past.short[..., None])
+        held = np.where(is_held.any(-1), values[symbols, np.argmax(is_held, axis=-1)], np.nan)
         return _thresholded(past, best, held, self.enter, self.exit, self.switch)
 
     @cached_property
@@ -325,9 +327,9 @@ def _widest(signal: Floats, past: Past) -> Target:
     high = np.where(usable, signal, -np.inf)
     long = np.argmin(low, axis=-1)
     short = np.argmax(high, axis=-1)
-    some = long != short  # both indices are 0 if no signal is usable
-    score = np.where(some, high[symbols, short] - low[symbols, long], -np.inf)
-    return Target(np.where(some, long, -1), np.where(some, short, -1), score)
+    has_pair = long != short  # both indices are 0 if no signal is usable
+    score = np.where(has_pair, high[symbols, short] - low[symbols, long], -np.inf)
+    return Target(np.where(has_pair, long, -1), np.where(has_pair, short, -1), score)
 
 
 def _spread_of(signal: Floats, long: Indices, short: Indices) -> Floats:
