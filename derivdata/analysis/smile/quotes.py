@@ -203,10 +203,10 @@ def in_rows(
     # 1. Stack the dims before the core.
     shape = np.broadcast_shapes(*map(np.shape, quotes), *((*np.shape(values), 1) for values in slices))
     lead = shape[: len(shape) - core]
-    own = shape[len(shape) - core :]
+    core_shape = shape[len(shape) - core :]
     count = int(np.prod(lead))
-    rows = [np.broadcast_to(values, shape).reshape(count, *own) for values in quotes]
-    rows += [np.broadcast_to(values, shape[:-1]).reshape(count, *own[:-1]) for values in slices]
+    rows = [np.broadcast_to(values, shape).reshape(count, *core_shape) for values in quotes]
+    rows += [np.broadcast_to(values, shape[:-1]).reshape(count, *core_shape[:-1]) for values in slices]
 
     # 2. Apply the kernel block by block, and restore the dims.
     starts = range(0, max(count, 1), most)
@@ -345,12 +345,12 @@ def _covariance(k: Floats, iv: Floats, weight: Floats, t: Floats, *parameters: F
     weighted = jacobian * np.where(used, weight, 0.0)[..., None, :]
     gram = weighted @ jacobian.swapaxes(-1, -2)
     spread = (weighted * error[..., None, :] ** 2) @ weighted.swapaxes(-1, -2)
-    good = (count > free) & np.isfinite(gram).all(axis=(-1, -2))
-    gram = np.where(good[..., None, None], gram, np.eye(free))
+    is_determined = (count > free) & np.isfinite(gram).all(axis=(-1, -2))
+    gram = np.where(is_determined[..., None, None], gram, np.eye(free))
     size = np.sqrt(np.maximum(np.einsum("...ii->...i", gram), 1e-300))
     scale = size[..., :, None] * size[..., None, :]
     inverse = np.linalg.pinv(gram / scale, rcond=_DETERMINED, hermitian=True) / scale
-    factor = np.where(good, count / np.maximum(count - free, 1), np.nan)[..., None, None]
+    factor = np.where(is_determined, count / np.maximum(count - free, 1), np.nan)[..., None, None]
     return np.asarray(into @ (inverse @ spread @ inverse * factor) @ np.swapaxes(into, -1, -2))
 
 
@@ -502,9 +502,9 @@ def at_the_money_of(k: Floats, values: Floats) -> Floats:
     k, values = np.broadcast_arrays(k, values)
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)
-    here = np.isfinite(k) & np.isfinite(values)
-    below = np.where(here & (k <= 0.0), k, -np.inf)
-    above = np.where(here & (k > 0.0), k, np.inf)
+    is_quote = np.isfinite(k) & np.isfinite(values)
+    below = np.where(is_quote & (k <= 0.0), k, -np.inf)
+    above = np.where(is_quote & (k > 0.0), k, np.inf)
     left = below.argmax(axis=-1)[..., None]
     right = above.argmin(axis=-1)[..., None]
     k0 = np.take_along_axis(below, left, -1)[..., 0]

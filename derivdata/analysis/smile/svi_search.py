@@ -70,6 +70,7 @@ def moments(slices: Scaled, x: Floats) -> Moments:
     v e k, v e R, v e Q, v e Q k, v R, v k R, v Q, v k Q, v Q², v k Q². The rest follows, with ``x = k − m``
     and ``R² = x² + σ²``, for instance ``Σ v x²/R² = Σ v − σ² Σ v Q²`` and ``Σ v x² Q = Σ v R − σ² Σ v Q``.
     Such differences lose digits where σ is far larger than the range of k, which the bounds of ln σ exclude.
+    A local name is the product it sums, times v: ``xp`` is ``Σ v x p``, with ``p = x Q``.
     """
     m = x[3]
     square = np.exp(2.0 * x[4])
@@ -80,20 +81,20 @@ def moments(slices: Scaled, x: Floats) -> Moments:
     p1 = qk - m * q1
     pq = qqk - m * qq1
     xp = r1 - square * q1
-    # With P, Q = (R ± x)/2: P², Q² = (R² + x²)/4 ± R x/2 and P Q = (R² − x²)/4.
+    # With the wings (R ± x)/2: their squares are (R² + x²)/4 ± R x/2, and their product is (R² − x²)/4.
     rr = xx + square * s0
     half_rx = (rk - m * r1) / 2.0
     mean_square = (rr + xx) / 4.0
-    one_p = (r1 + x1) / 2.0
-    one_q = (r1 - x1) / 2.0
-    pp = mean_square + half_rx
-    qq = mean_square - half_rx
-    pq_wings = (rr - xx) / 4.0
+    right = (r1 + x1) / 2.0
+    left = (r1 - x1) / 2.0
+    right_squared = mean_square + half_rx
+    left_squared = mean_square - half_rx
+    right_left = (rr - xx) / 4.0
     gram = np.array(
         [
-            [s0, one_p, one_q, p1, q1],
-            [one_p, pp, pq_wings, (x1 + xp) / 2.0, (s0 + p1) / 2.0],
-            [one_q, pq_wings, qq, (x1 - xp) / 2.0, (s0 - p1) / 2.0],
+            [s0, right, left, p1, q1],
+            [right, right_squared, right_left, (x1 + xp) / 2.0, (s0 + p1) / 2.0],
+            [left, right_left, left_squared, (x1 - xp) / 2.0, (s0 - p1) / 2.0],
             [p1, (x1 + xp) / 2.0, (x1 - xp) / 2.0, s0 - square * qq1, pq],
             [q1, (s0 + p1) / 2.0, (s0 - p1) / 2.0, pq, qq1],
         ]

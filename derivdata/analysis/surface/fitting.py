@@ -67,9 +67,9 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
     with np.errstate(invalid="ignore"):
         distinct = (np.diff(np.sort(k, axis=-1), axis=-1) > 0.0).sum(axis=-1) + 1
     n = live.sum(axis=-1).astype(np.int32)
-    good = (n > 0) & (distinct >= _MINIMUM)
+    has_strikes = (n > 0) & (distinct >= _MINIMUM)
     status = np.select(
-        [np.isnan(t) | (t == np.inf), t <= 0.0, ~good],
+        [np.isnan(t) | (t == np.inf), t <= 0.0, ~has_strikes],
         [np.int32(Status.BAD_INPUT), np.int32(Status.EXPIRED), np.int32(Status.TOO_FEW_STRIKES)],
         np.int32(0),
     )
@@ -80,7 +80,8 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
     t = np.take_along_axis(t, order, 1)
     n = np.take_along_axis(n, order, 1)
     status = np.take_along_axis(status, order, 1)
-    return QuoteGrid(k, iv, weight, bid, ask, t, n, status, (status == 0).sum(axis=1), order)
+    usable = (status == 0).sum(axis=1)
+    return QuoteGrid(k, iv, weight, bid, ask, t=t, n=n, status=status, usable=usable, order=order)
 
 
 def batches(ordered: QuoteGrid) -> Iterator[tuple[Indices, int, SurfaceQuotes]]:
@@ -136,11 +137,11 @@ def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
 
     The third array has the weights.
     """
-    most = max(int(np.max(live.sum(axis=-1), initial=0)), 1)
-    front = np.argsort(~live, axis=-1, kind="stable")[..., :most]
-    here = np.take_along_axis(live, front, -1)
+    columns = max(int(np.max(live.sum(axis=-1), initial=0)), 1)
+    front = np.argsort(~live, axis=-1, kind="stable")[..., :columns]
+    is_live = np.take_along_axis(live, front, -1)
     moved = (np.take_along_axis(values, front, -1) for values in quotes)
-    return [np.where(here, values, 0.0 if i == 2 else np.nan) for i, values in enumerate(moved)]
+    return [np.where(is_live, values, 0.0 if i == 2 else np.nan) for i, values in enumerate(moved)]
 
 
 SurfaceMethod = Literal["svi", "essvi", "slices"]
@@ -322,9 +323,11 @@ def _together(
     if not joint:
         variables |= ssvi_to_raw(*(variables[name] for name in parameters))._asdict()
     fit = assemble(variables, quotes.t, forward=forward, surface=method)
-    for name in parameters if refined else ():
-        if name in BUMP_NAMES:
-            fit[name].attrs["units"] = "log-moneyness" if name == BUMP_NAMES[0] else "1"
+    if refined:
+        unit_name, *height_names = BUMP_NAMES
+        fit[unit_name].attrs["units"] = "log-moneyness"
+        for name in height_names:
+            fit[name].attrs["units"] = "1"
     return fit
 
 
@@ -373,7 +376,7 @@ def _block(
     """Return parameters and `FACTS` of surfaces on one axis, expiries in the given order."""
     # 1. Fit eSSVI, which excludes arbitrage, then SVI from this start, then bumps. Only the bumps use bid and
     # ask.
-    whole = ordered = arrange(k, iv, t, weight, bid, ask)
+    with_sides = ordered = arrange(k, iv, t, weight, bid, ask)
     if refined:
         nothing = np.full_like(ordered.bid, np.nan)
         ordered = ordered._replace(bid=nothing, ask=nothing)
@@ -381,25 +384,26 @@ def _block(
     if joint:
         parameters, nfev, status = _joint(ordered, parameters, nfev, status)
     if refined:
-        parameters = _refined(whole, Raw(*parameters))
+        parameters = _refined(with_sides, Raw(*parameters))
 
     # 2. Compute errors of the slices, and flag those that miss their quotes in one direction.
     slices = slice_of(parameters) if joint else ssvi_to_raw(*parameters)
     w = total_variance(ordered.k, slice_of([values[..., None] for values in slices]))
-    here = ordered.weight > 0.0
+    is_quote = ordered.weight > 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         model = np.sqrt(w / ordered.t[..., None])
-        error = np.where(here, model - ordered.iv, 0.0)
-        mean = (error**2).sum(axis=-1) / here.sum(axis=-1)
+        error = np.where(is_quote, model - ordered.iv, 0.0)
+        mean = (error**2).sum(axis=-1) / is_quote.sum(axis=-1)
     rmse = np.where((ordered.status == 0) & (ordered.n > len(parameters)), np.sqrt(mean), np.nan)
-    quoted = np.where(here, ordered.iv, np.nan)
+    quoted = np.where(is_quote, ordered.iv, np.nan)
     off = off_quotes(model, ordered.k, quoted, ordered.t, ordered.bid, ordered.ask) & (ordered.status == 0)
     status |= np.where(off, np.int32(Status.OFF_QUOTES), np.int32(0))
 
     # 3. Return parameters and `FACTS` in the original order of the expiries.
     out: list[NDArray[Any]] = [*parameters, rmse, ordered.n, nfev]
-    for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):  # range of log-moneyness, NaN without quotes
-        end = pick(np.where(np.isnan(ordered.k), outside, ordered.k), axis=-1, initial=outside)
+    # The range of log-moneyness, NaN without quotes.
+    for outside, extreme in ((np.inf, np.min), (-np.inf, np.max)):
+        end = extreme(np.where(np.isnan(ordered.k), outside, ordered.k), axis=-1, initial=outside)
         out.append(np.where(np.isinf(end), np.nan, end))
     out.append(status)
     back = [np.empty_like(values) for values in out]
@@ -412,16 +416,16 @@ def _refined(ordered: QuoteGrid, raw: Raw) -> Bumped:
     """Return slices with the bumps for their bids and asks."""
     bumped = Bumped(*raw, np.ones_like(raw.a), *(np.zeros_like(raw.a) for _ in BUMP_NAMES[1:]))
     for row, count in enumerate(ordered.usable):
-        some = slice(0, int(count))
-        own = at_index(raw, (row, some))
-        expiry, strike = np.nonzero(ordered.weight[row, some] > 0.0)
-        t = ordered.t[row, some]
+        usable = slice(0, int(count))
+        raw_slices = at_index(raw, (row, usable))
+        expiry, strike = np.nonzero(ordered.weight[row, usable] > 0.0)
+        t = ordered.t[row, usable]
         k, iv, weight, bid, ask = (values[row, expiry, strike] for values in ordered[:5])
         quotes = Quotes(expiry, k, iv, bid, ask, weight, t[expiry])
-        if not np.isfinite(quotes.ask).any() or not np.isfinite(own.a).all():
+        if not np.isfinite(quotes.ask).any() or not np.isfinite(raw_slices.a).all():
             continue
-        for values, value in zip(bumped, bumps_of(own, quotes, t), strict=True):
-            values[row, some] = value
+        for values, value in zip(bumped, bumps_of(raw_slices, quotes, t), strict=True):
+            values[row, usable] = value
     return bumped
 
 
@@ -432,11 +436,11 @@ def _essvi(ordered: QuoteGrid) -> tuple[tuple[Floats, ...], NDArray[np.int32], N
     status = ordered.status.copy()
     for rows, count, quotes in batches(ordered):
         fitted, ended = essvi.fit_essvi(quotes, essvi.linear_start(quotes))
-        here = rows[:, None], np.arange(count)
-        slices[here] = fitted
-        nfev[here] = ended.nfev[:, None]
+        places = rows[:, None], np.arange(count)
+        slices[places] = fitted
+        nfev[places] = ended.nfev[:, None]
         reason = np.where(_all_flat(fitted, quotes), np.int32(Status.FLAT), np.int32(Status.NOT_CONVERGED))
-        status[here] |= np.where(ended.converged, 0, reason)[:, None]
+        status[places] |= np.where(ended.converged, 0, reason)[:, None]
     return essvi.natural(slices), nfev, status
 
 
