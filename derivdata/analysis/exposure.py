@@ -153,13 +153,13 @@ def sized(
 def _sizes(options: pd.DataFrame) -> pd.Series:
     """Return the coins per contract of each option: of its row, or else of its venue and symbol."""
     nothing = pd.Series(np.nan, index=options.index)
-    own = options.get("contract_size", nothing).astype(np.float64)
+    stated = options.get("contract_size", nothing).astype(np.float64)
     if "exchange" not in options:
-        return own.fillna(1.0)
+        return stated.fillna(1.0)
     unnamed = pd.Series("", index=options.index)
     series = options["exchange"].astype(str) + " " + options.get("symbol", unnamed).astype(str)
     coins = {name: option_coins(*name.split(" ", 1)) for name in series.dropna().unique()}
-    size = own.fillna(series.map(coins).astype(np.float64))
+    size = stated.fillna(series.map(coins).astype(np.float64))
     if size.isna().any():
         unknown = series[size.isna()].iloc[0]
         if pd.isna(unknown):

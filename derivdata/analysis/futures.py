@@ -261,10 +261,10 @@ def _held(rows: pd.DataFrame, ahead: np.timedelta64) -> pd.DataFrame:
                 "expiry: request a finer resolution, or pass a larger before="
             )
         if last is not None:
-            own = at[name[at] == name[last]]
-            if not own.size:  # without a price the roll is postponed
+            still_priced = at[name[at] == name[last]]
+            if not still_priced.size:  # without a price the roll is postponed
                 continue
-            last = own[0]
+            last = still_priced[0]
 
         # 2. Choose the next contract if the held one is near its expiry.
         chosen = last

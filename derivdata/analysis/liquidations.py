@@ -166,12 +166,12 @@ def _follows_clock(level: Floats, finite: Bools, clock: _Clock) -> bool:
     count = np.bincount(place, minlength=days * _BLOCKS)
     total = np.bincount(place, weights=level[finite], minlength=days * _BLOCKS)
     cells = np.where(count > 0, total / np.maximum(count, 1), np.nan).reshape(days, _BLOCKS)
-    whole = np.isfinite(cells).all(axis=1)
-    daily = cells[whole].mean(axis=1)
+    full = np.isfinite(cells).all(axis=1)
+    daily = cells[full].mean(axis=1)
     weekend = np.zeros(days, dtype=np.bool_)
     weekend[day] = clock.weekend[finite]
-    apart = cells[whole] - daily[:, None]
-    return _differ(apart.T, lost=len(apart) - 1) or _differ([daily[weekend[whole]], daily[~weekend[whole]]])
+    apart = cells[full] - daily[:, None]
+    return _differ(apart.T, lost=len(apart) - 1) or _differ([daily[weekend[full]], daily[~weekend[full]]])
 
 
 def _differ(groups: Any, lost: int = 0) -> bool:

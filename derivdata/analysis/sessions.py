@@ -544,13 +544,13 @@ def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats,
     first = np.searchsorted(since, begins + _ROUNDING, side="right")
     stop = np.searchsorted(since, ends + _ROUNDING, side="right")
     newest = last_valid(is_paid)[..., np.maximum(stop - 1, 0)]
-    at = np.maximum(newest, 0)
-    last = since[at]
-    next_due = last + np.take_along_axis(np.where(is_paid, interval, 0.0), at, axis=-1)
+    newest_row = np.maximum(newest, 0)
+    last = since[newest_row]
+    next_due = last + np.take_along_axis(np.where(is_paid, interval, 0.0), newest_row, axis=-1)
     is_due_later = (next_due > ends + _ROUNDING) | _covers(is_paid, interval, since, stop, last)
     unpaid = np.maximum(last - begins, 0.0) - (covered[..., stop] - covered[..., first])
-    whole = (stop > 0) & (newest >= 0) & (unpaid <= _ROUNDING) & is_due_later
-    return np.where(whole, sums[..., stop] - sums[..., first], np.nan)
+    is_covered = (stop > 0) & (newest >= 0) & (unpaid <= _ROUNDING) & is_due_later
+    return np.where(is_covered, sums[..., stop] - sums[..., first], np.nan)
 
 
 def _covers(finite: Bools, interval: Floats, since: Floats, rows: Indices, last: Floats) -> Bools:

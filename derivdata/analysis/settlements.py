@@ -403,9 +403,9 @@ def of_one_coin(price: xr.DataArray, name: str, apart: Apart = "raise") -> xr.Da
     # 2. Use other prices that differ, with a notice.
     flagged = abs(logs) > PRICES_AGREE
     if bool(flagged.any()):
-        some = flagged.any("time") if "time" in flagged.dims else flagged
+        series = flagged.any("time") if "time" in flagged.dims else flagged
         warn_caller(
-            f"{name} are more than 5 % apart and are used: {_listed(logs.where(flagged), some)}. Possible "
+            f"{name} are more than 5 % apart and are used: {_listed(logs.where(flagged), series)}. Possible "
             "causes: a squeeze, the basis of a dated future, a coin before its listing, or another coin "
             "under the same ticker"
         )

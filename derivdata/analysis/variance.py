@@ -376,9 +376,9 @@ def _integrals(
     d2 = -k / s - s / 2.0
     fall = 1.0 / s - k * slope / (2.0 * s * w) + slope / (4.0 * s)
     density = np.exp(-0.5 * d2 * d2) / np.sqrt(2.0 * np.pi)
-    whole = (w * density * fall * step).sum(axis=-1)
+    total = (w * density * fall * step).sum(axis=-1)
     rises = (fall < 0.0).any(axis=-1)
-    return np.where(rises, np.nan, whole), within, np.where(rises, np.int32(Status.BUTTERFLY), np.int32(0))
+    return np.where(rises, np.nan, total), within, np.where(rises, np.int32(Status.BUTTERFLY), np.int32(0))
 
 
 _LISTED_OUT = ("forward", "strike_0", "total_variance", "variance", "status", "contribution", "used")

@@ -91,8 +91,8 @@ def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
     # 2. Compute the bars. The first and last bar are kept only if prices cover them.
     columns = _bars(values, np.searchsorted(number, first), np.searchsorted(number, first, side="right"))
     start, end = _spanned(values, stamps)
-    whole = (first * size >= start[..., None]) & ((first + 1) * size <= end[..., None])
-    columns |= {name: np.where(whole, columns[name], np.nan) for name in BAR}
+    is_spanned = (first * size >= start[..., None]) & ((first + 1) * size <= end[..., None])
+    columns |= {name: np.where(is_spanned, columns[name], np.nan) for name in BAR}
 
     # 3. Label the result like the panel, with the starts of bars as times.
     dims = (*(dim for dim in price.dims if dim != "time"), "time")
@@ -128,7 +128,7 @@ def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
         inside = values[..., a:b]
         priced = ~np.isnan(inside)
         count = priced.sum(axis=-1)
-        some = count > 0
+        has_price = count > 0
         if inside.shape[-1]:
             begins = np.argmax(priced, axis=-1)[..., None]
             ends = b - a - 1 - np.argmax(priced[..., ::-1], axis=-1)[..., None]
@@ -143,9 +143,9 @@ def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
         high = np.where(np.isnan(filled), -np.inf, filled).max(axis=-1)
         low = np.where(np.isnan(filled), np.inf, filled).min(axis=-1)
         for name, column in zip(BAR, (opened, high, low, close), strict=True):
-            bars[name][..., place] = np.where(some, column, np.nan)
+            bars[name][..., place] = np.where(has_price, column, np.nan)
         bars["count"][..., place] = count
-        before = np.where(some, close, np.nan)
+        before = np.where(has_price, close, np.nan)
     return bars
 
 

@@ -376,12 +376,12 @@ def _status(
     excess: Floats, noise: Floats, top: Floats, forward: Floats, strike: Floats, years: Floats
 ) -> npt.NDArray[np.int32]:
     """Return 0 if a volatility is implied, otherwise the first applicable reason."""
-    good = (excess > noise) & (excess < top) & (years > 0) & (top > 0) & (forward + strike < np.inf)
-    if good.all():
+    is_implied = (excess > noise) & (excess < top) & (years > 0) & (top > 0) & (forward + strike < np.inf)
+    if is_implied.all():
         return np.zeros(excess.shape, dtype=np.int32)
-    readable = (forward > 0) & (strike > 0) & (forward + strike < np.inf) & np.isfinite(excess + years)
+    is_valid = (forward > 0) & (strike > 0) & (forward + strike < np.inf) & np.isfinite(excess + years)
     # np.select returns the first condition that applies.
-    conditions = [~readable, years <= 0, excess < -noise, excess <= noise, excess >= top]
+    conditions = [~is_valid, years <= 0, excess < -noise, excess <= noise, excess >= top]
     reasons = [
         Status.BAD_INPUT,
         Status.EXPIRED,

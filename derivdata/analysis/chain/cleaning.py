@@ -258,12 +258,12 @@ class _LeftOut(dict[str, list[Any]]):
 
 def _sizes(options: pd.DataFrame) -> _LeftOut:
     """Return places, open interest and volume of options as plain lists, which attributes can store."""
-    some = options[(options["open_interest"] > 0) | (options.get("volume", 0) > 0)]
+    traded = options[(options["open_interest"] > 0) | (options.get("volume", 0) > 0)]
     columns = _LeftOut()
     for name in (*places(options), "open_interest", "volume"):
-        if name not in some:
+        if name not in traded:
             continue
-        values = some[name]
+        values = traded[name]
         if values.dtype.kind == "M":
             values = values.map(pd.Timestamp.isoformat)
         columns[name] = values.tolist()
@@ -290,13 +290,13 @@ def _far_out(chain: PreparedChain, mad: float) -> Any:
     smile = 2 * chain.place + (options["side"] == "call").to_numpy()
     _, smiles = np.unique(smile, return_inverse=True)
     order = np.lexsort((options["strike"], smiles))
-    own = smiles[order]
+    ordered_smiles = smiles[order]
     iv = options["iv"].to_numpy()[order]
 
     # 2. Derive the limit from the usual step between neighbours.
-    step = np.where(own[1:] == own[:-1], np.abs(np.diff(iv)), np.nan)
-    usual = pd.Series(step).groupby(own[1:]).median().reindex(np.unique(own)).to_numpy()
-    limit = np.maximum(mad * _NORMAL_MAD * usual, _OUTLIER_FLOOR)[own[1:-1]]
+    step = np.where(ordered_smiles[1:] == ordered_smiles[:-1], np.abs(np.diff(iv)), np.nan)
+    usual = pd.Series(step).groupby(ordered_smiles[1:]).median().reindex(np.unique(ordered_smiles)).to_numpy()
+    limit = np.maximum(mad * _NORMAL_MAD * usual, _OUTLIER_FLOOR)[ordered_smiles[1:-1]]
 
     # 3. An option is an outlier by the smaller of its steps to both neighbours, if both have the same
     # direction.

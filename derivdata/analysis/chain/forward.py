@@ -179,8 +179,10 @@ def _underlying(evidence: Evidence) -> pd.DataFrame:
     center = groups["underlying_price"]
     apart = center.transform("max") - center.transform("min")
     noise = 2.0 * groups["within"].transform("median")
-    own = (apart > noise) & (center.transform("std", ddof=0) > _SAME_UNDERLYING * center.transform("mean"))
-    return _undiscounted(frame["underlying_price"].where(own))
+    is_by_expiry = (apart > noise) & (
+        center.transform("std", ddof=0) > _SAME_UNDERLYING * center.transform("mean")
+    )
+    return _undiscounted(frame["underlying_price"].where(is_by_expiry))
 
 
 def _delta(evidence: Evidence) -> pd.DataFrame:
@@ -295,8 +297,8 @@ def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
     intercept = mean["y"] - slope * mean["x"]
     discount = intercept.where(slope.index.get_level_values("inverse"), -slope)
     n = weight.groupby(keys).count()
-    good = (n >= _FIT_STRIKES) & (discount > _DISCOUNTS[0]) & (discount < _DISCOUNTS[1])
-    lines = pd.DataFrame({"forward": -intercept / slope, "discount": discount, "n": n})[good]
+    is_plausible = (n >= _FIT_STRIKES) & (discount > _DISCOUNTS[0]) & (discount < _DISCOUNTS[1])
+    lines = pd.DataFrame({"forward": -intercept / slope, "discount": discount, "n": n})[is_plausible]
     ordered = lines.sort_values("n", ascending=False, kind="stable").reset_index("inverse")
     return ordered[~ordered.index.duplicated()][["forward", "discount"]]
 
@@ -425,8 +427,8 @@ def row_terms(chain: PreparedChain) -> RowTerms:
     options = chain.rows
     table = slice_forwards(chain, methods=("underlying", "parity", "delta", "spot"))
     place = pd.Series(chain.place, index=options.index)
-    own = place.map(table["forward_source"] == "underlying")
-    forward = options["underlying_price"].where(own, place.map(table["forward"]))
+    is_quoted = place.map(table["forward_source"] == "underlying")
+    forward = options["underlying_price"].where(is_quoted, place.map(table["forward"]))
     return RowTerms(forward, place.map(table["discount"]).fillna(1.0))
 
 

@@ -418,13 +418,9 @@ def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
         whose = "deribit"
         published = [fact_value("deribit", fact, "BTC") for fact in facts]
     rate, cap, future = (value or 0.0 for value in published)
-    fees = [rate / BPS, cap, future / BPS]
-    for place, fee in enumerate(given):
-        if fee is not None:
-            fees[place] = fee
-    if None not in given:
-        whose = "given"
-    return _Fees(fees[0], fees[1], fees[2], whose)
+    of_venue = (rate / BPS, cap, future / BPS)
+    rate, cap, future = (fee if own is None else own for own, fee in zip(given, of_venue, strict=True))
+    return _Fees(rate, cap, future, whose if None in given else "given")
 
 
 def _forwards(quotes: QuotedExpiry, future: Future | None, fees: _Fees) -> Iterator[dict[str, Any]]:

@@ -554,8 +554,8 @@ def carry_table(forecast: xr.Dataset) -> pd.DataFrame:
     for name, source in _APR.items():
         frame[name] = frame[source] / BPS / years
     frame["status"] = [_reasons(bits) for bits in frame["status"]]
-    columns = ["long", "short", *_APR, "chance", "net_bps", "cost_bps", "hold_hours", "status"]
-    columns = [name for name in frame if name not in {*columns, *_APR.values(), "pair"}] + columns
+    last = ["long", "short", *_APR, "chance", "net_bps", "cost_bps", "hold_hours", "status"]
+    columns = [name for name in frame if name not in {*last, *_APR.values(), "pair"}] + last
 
     # 3. Sort by descending rate, NaN last.
     order = np.lexsort((frame["short"], frame["long"], -frame["net_apr"]))

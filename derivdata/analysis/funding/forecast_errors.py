@@ -527,7 +527,7 @@ def _scaled_by_own_errors(
 
     # 3. Apply the floor: half of the pair's geometric mean error.
     log_errors = np.where(finite, np.log(np.abs(np.where(finite, errors, 1.0)) + TINY), 0.0)
-    own = remembered(np.stack([summands[..., 0], log_errors.T], axis=-1), columns, plan)
-    mean_log = own[..., 1] / np.maximum(own[..., 0], TINY)
-    geometric_mean = np.where(own[..., 0] > 0.0, np.exp(mean_log), 0.0)
+    recent_logs = remembered(np.stack([summands[..., 0], log_errors.T], axis=-1), columns, plan)
+    mean_log = recent_logs[..., 1] / np.maximum(recent_logs[..., 0], TINY)
+    geometric_mean = np.where(recent_logs[..., 0] > 0.0, np.exp(mean_log), 0.0)
     return np.asarray(np.maximum(scaled, _OWN_SHARE * geometric_mean.T))

@@ -351,11 +351,11 @@ def _multiples(gaps: Floats, interval: Floats) -> NDArray[np.int64]:
     """
     ratio = np.where(np.isfinite(interval), gaps / interval, 0.0)
     count = np.rint(ratio)
-    whole = np.where(np.abs(ratio - count) <= _TOLERANCE, count, 0.0)
-    late = (whole == 0.0) & (ratio > 1.0) & (ratio < LATE)
-    catches_up = (whole == 0.0) & np.append(False, late[:-1])
+    multiple = np.where(np.abs(ratio - count) <= _TOLERANCE, count, 0.0)
+    late = (multiple == 0.0) & (ratio > 1.0) & (ratio < LATE)
+    catches_up = (multiple == 0.0) & np.append(False, late[:-1])
     catches_up[1:] &= np.abs(ratio[1:] + ratio[:-1] - 2.0) <= _TOLERANCE
-    return np.where(late | catches_up, 1.0, whole).astype(np.int64)
+    return np.where(late | catches_up, 1.0, multiple).astype(np.int64)
 
 
 @typed

@@ -190,8 +190,8 @@ def with_spot(panel: Panel, *, borrow_apr: float | None = None) -> xr.DataArray:
         legs[BORROWED] = -1e4 * borrow_apr / (3 * 365)  # bps per 8 hours
     if taken := [str(name) for name in rates["exchange"].values if name in legs]:
         raise ValueError(f"panel already has the venue {taken[0]!r}: pass another name")
-    model = free_leg(rates)
-    added = [(model + rate).expand_dims(exchange=[name]) for name, rate in legs.items()]
+    zero_rates = free_leg(rates)
+    added = [(zero_rates + rate).expand_dims(exchange=[name]) for name, rate in legs.items()]
     joined: xr.DataArray = xr.concat([rates, *added], "exchange", join="exact")
     return joined.rename(rates.name).assign_attrs(rates.attrs)
 

@@ -210,11 +210,11 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
         raise ValueError(
             "forecasts must have at least one pair: forecast_history(..., pairs=None) computes all pairs"
         )
-    whole = with_symbol(forecasts[list(_NEEDS)])
-    symbols = labels_of(whole["net_bps"], "symbol")
+    needed = with_symbol(forecasts[list(_NEEDS)])
+    symbols = labels_of(needed["net_bps"], "symbol")
     if not symbols.size:
         raise ValueError("forecasts must have at least one symbol")
-    times = whole["time"].to_numpy()
+    times = needed["time"].to_numpy()
 
     # 1. Find the long and the short venue of each pair, with pairs of all symbols on one axis.
     long = forecasts["long"].to_numpy().astype(str)
@@ -229,8 +229,8 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
 
     # 2. Arrange the values in this order, and derive the deviation from the interval as for a normal
     # distribution.
-    whole = whole.broadcast_like(whole["net_bps"]).transpose("symbol", "pair", "time")
-    figures = {name: whole[name].to_numpy().reshape(symbol.size, times.size) for name in _NEEDS}
+    needed = needed.broadcast_like(needed["net_bps"]).transpose("symbol", "pair", "time")
+    figures = {name: needed[name].to_numpy().reshape(symbol.size, times.size) for name in _NEEDS}
     # Owned coins cannot be short, and borrowed coins cannot be long.
     is_impossible = (long == BORROWED) | (short == OWNED)
     figures["net_bps"] = np.where(is_impossible[pair][:, None], np.nan, figures["net_bps"])
@@ -241,8 +241,10 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
     hold = np.timedelta64(round(float(forecasts["hold_hours"]) * 3600.0), "s")
     gross = figures["gross_bps"] / BPS
     net = figures["net_bps"] / BPS
-    decisions = figures["decisions"]
-    return _Pairs(symbols, venues, times, signed, gross, net, deviation / BPS, errors, decisions, hold)
+    return _Pairs(
+        symbols=symbols, venues=venues, times=times, signed=signed, gross=gross, net=net,
+        deviation=deviation / BPS, errors=errors, decisions=figures["decisions"], hold=hold,
+    )  # fmt: skip
 
 
 def _highest_rates(tiers: pd.DataFrame, venues: Any, prices: Panel, leg_usd: float) -> dict[str, float]:

@@ -12,6 +12,7 @@ that are far apart in time move together, as small integer ranks instead of valu
 from __future__ import annotations
 
 import itertools
+import math
 from functools import partial
 from typing import Any
 
@@ -119,8 +120,8 @@ def median_and_deviation(values: Floats, window: int, minimum: int) -> tuple[Flo
     rows = values.shape[0]
     count = values.shape[1] - window + 1
     lanes = max(1, min(_LANES, _RANKS // window))
-    steps = max(1, -(-rows * count // lanes))
-    blocks = -(-count // steps)
+    steps = max(1, math.ceil(rows * count / lanes))
+    blocks = math.ceil(count / steps)
     # Each row is divided into parts of `steps` windows, one per lane. Missing values are +inf, which sorts to
     # the end of a window, beyond the ranks of the known values.
     longer = np.full((rows, blocks * steps + window - 1), np.inf)
@@ -128,8 +129,8 @@ def median_and_deviation(values: Floats, window: int, minimum: int) -> tuple[Flo
     runs = sliding_window_view(longer, steps + window - 1, axis=-1)[:, ::steps].reshape(rows * blocks, -1)
     centre, spread = np.empty((2, steps, len(runs)))
     for first in range(0, len(runs), lanes):
-        some = slice(first, first + lanes)
-        _follow(runs[some], window, minimum, centre[:, some], spread[:, some])
+        part = slice(first, first + lanes)
+        _follow(runs[part], window, minimum, centre[:, part], spread[:, part])
     shape = (rows, blocks * steps)
     return centre.T.reshape(shape)[:, :count], spread.T.reshape(shape)[:, :count]
 
@@ -272,10 +273,10 @@ def _zscore(values: Floats, *, window: int, lag: int, minimum: int, robust: bool
     figures = median_and_deviation if robust else mean_and_deviation
     with np.errstate(invalid="ignore", divide="ignore"):
         for row, start in itertools.product(range(0, len(rows), tall), range(0, length, wide)):
-            some = rows[row : row + tall]
+            block = rows[row : row + tall]
             stop = min(start + wide, length)
-            centre, spread = figures(_rows(some, start - lag - window + 1, stop - lag), window, minimum)
-            away = some[:, start:stop] - centre
+            centre, spread = figures(_rows(block, start - lag - window + 1, stop - lag), window, minimum)
+            away = block[:, start:stop] - centre
             score[row : row + tall, start:stop] = away / np.where(spread < _LEVEL, np.nan, spread)
     return score.reshape(values.shape)
 

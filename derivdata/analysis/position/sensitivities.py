@@ -214,10 +214,10 @@ class Legs(NamedTuple):
         if self.rules is None:
             return 1.0
         t = self.year_fraction
-        whole = self.rules.read(self.origin, self.year_fraction)
-        even = (1.0 - whole.events / self.cut.total_variance(0.0)).clip(0.0)
+        until_expiry = self.rules.read(self.origin, self.year_fraction)
+        even = (1.0 - until_expiry.events / self.cut.total_variance(0.0)).clip(0.0)
         speed: xr.DataArray = self.rules.pace(self.origin) * self.rules.open_share(t)
-        return even * speed * t / whole.business
+        return even * speed * t / until_expiry.business
 
     def iv(self, k: xr.DataArray) -> xr.DataArray:
         """Return the volatility of the leg's expiry at log-moneyness `k`."""
@@ -532,10 +532,10 @@ def vega_buckets(
     shares = xr.zeros_like(years * t)
     cut = placed.cut
     for share, bucket in ((cut.share_before, cut.before), (cut.share_after, cut.after)):
-        own = bucket["year_fraction"].reset_coords(drop=True)
+        years_of_bucket = bucket["year_fraction"].reset_coords(drop=True)
         pillar = smile.iv(bucket, k, extrapolate=True).reset_coords(drop=True)
-        weight = (share * pillar * own / (iv * t)).where(share != 0.0, 0.0)
-        shares = shares + where(years == own, weight, 0.0)
+        weight = (share * pillar * years_of_bucket / (iv * t)).where(share != 0.0, 0.0)
+        shares = shares + where(years == years_of_bucket, weight, 0.0)
 
     # 4. Sum over legs.
     buckets = (vega * hats * shares).sum("leg", skipna=False)

@@ -428,10 +428,10 @@ def _off_schedule(batch: Batch, steps: Floats) -> Array:
     """Count the rows that are off the grid from 00:00 UTC, for series with steps of two hours or more."""
     if not steps.shape[1]:
         return np.zeros(len(steps))
-    own = np.concatenate([steps[:, :1], steps], axis=1)
+    step_before = np.concatenate([steps[:, :1], steps], axis=1)
     # Some venues pay at 04:00, 12:00 and 20:00, so the grid has a step of at most 4 hours.
-    late = np.mod(batch.stamps, np.where(own > 0.0, np.minimum(own, 14_400e6), 1.0))
-    return np.asarray((batch.there & (own >= 7_200e6) & (late > _LATE)).sum(axis=1))
+    after_grid = np.mod(batch.stamps, np.where(step_before > 0.0, np.minimum(step_before, 14_400e6), 1.0))
+    return np.asarray((batch.there & (step_before >= 7_200e6) & (after_grid > _LATE)).sum(axis=1))
 
 
 def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, column: str) -> None:
