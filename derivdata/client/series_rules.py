@@ -238,9 +238,10 @@ def _unranked_symbols(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
     symbols = np.asarray(e.columns["symbol"])[rows.order]
     ranked = [symbol for symbol in listed if (symbols == symbol).any()]
     values = [rows.values[symbols == symbol] for symbol in ranked]
-    for place, (own, following) in enumerate(pairwise(values)):
+    for place, (values_of_symbol, following) in enumerate(pairwise(values)):
         # The rank is that of the last row, so a new market may be small before.
-        largest, minimum = float(np.nanmax(own)), float(np.nanmin(following))
+        largest = float(np.nanmax(values_of_symbol))
+        minimum = float(np.nanmin(following))
         if largest * _RANKED < minimum:
             yield (
                 f"oi_usd of {ranked[place]} is at most {largest:.3g} USD, but that of the next symbol in "

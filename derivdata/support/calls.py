@@ -165,8 +165,9 @@ def are_close(recorded: Mapping[str, list[float]], value: Any) -> bool:
     if new.keys() != recorded.keys():
         return False
     for name, (count, size, weighted) in recorded.items():
+        new_count, new_size, new_weighted = new[name]
         slack = _CLOSE * max(size, 1.0)
-        if new[name][0] != count or abs(new[name][1] - size) > slack or abs(new[name][2] - weighted) > slack:
+        if new_count != count or abs(new_size - size) > slack or abs(new_weighted - weighted) > slack:
             return False
     return True
 
