@@ -416,9 +416,9 @@ def zero_gamma(
     rows = []
     groups: Any = options.groupby(names, observed=True) if names else [((), options)]
     for labels, group in groups:
-        first = group.loc[group["expiry"] == group["expiry"].min(), "underlying_price"].median()
+        current_price = group.loc[group["expiry"] == group["expiry"].min(), "underlying_price"].median()
         ratio = _nearest_root(group, signs.loc[group.index])
-        rows.append((*labels, ratio, ratio * first))
+        rows.append((*labels, ratio, ratio * current_price))
     table = pd.DataFrame(rows, columns=[*names, "ratio", "price_usd"])
     return by_label(table, [], {"ratio": [], "price_usd": []}, {"ratio": "1", "price_usd": "USD"})
 

@@ -223,20 +223,21 @@ def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array,
         finite_count = int(np.isfinite(value[row]).sum())
         starts = ends - runs[row, ends]
         lengths = runs[row, ends] + 1
-        times = np.array([int((value[row] == value[row, end]).sum()) for end in ends])
+        occurrences = np.array([int((value[row] == value[row, end]).sum()) for end in ends])
         # A rate at its floor is also constant at night. The price of a closed market differs each time.
-        is_rare = times - lengths <= _STALE_SHARE * finite_count
+        is_rare = occurrences - lengths <= _STALE_SHARE * finite_count
         sessions = is_rare & _closed_sessions(stamps[row, starts], stamps[row, ends], starts == 0)
         closed[row] = int((runs[row, ends[sessions]] + 1).sum())
         for end in ends[~sessions]:
             length = int(runs[row, end]) + 1
-            same = value[row] == value[row, end]
-            rare = int(same.sum()) - length <= _STALE_SHARE * finite_count
-            same[end - length + 1 : end + 1] = False
-            longest = int(runs[row][same].max(initial=0)) + 1
-            before = finite_count - length
-            moved = before >= _STALE and 2 * int((runs[row, :before] == 0).sum()) > before
-            if end == finite_count - 1 and length >= 2 * _STALE and rare and moved:
+            is_elsewhere = value[row] == value[row, end]
+            rare = int(is_elsewhere.sum()) - length <= _STALE_SHARE * finite_count
+            is_elsewhere[end - length + 1 : end + 1] = False
+            longest = int(runs[row][is_elsewhere].max(initial=0)) + 1
+            rows_before = finite_count - length
+            changes_before = int((runs[row, :rows_before] == 0).sum())
+            moved_before = rows_before >= _STALE and 2 * changes_before > rows_before
+            if end == finite_count - 1 and length >= 2 * _STALE and rare and moved_before:
                 padded[row] = length
             elif length <= finite_count // 2 and (rare or length >= max(3 * longest, 3 * _STALE)):
                 stale[row] += length
