@@ -128,16 +128,9 @@ def features(
     oldest = 2 * step if max_age is None else times.length(max_age, "max_age")
     window = times.window(start, end)
     inputs = _Inputs(
-        symbols=symbol_names(symbols),
-        venues=venues,
-        window=window,
-        resolution=resolution,
-        before=oldest + step,
-        options_venue=options_venue,
-        apart=apart,
-        tables=[],
-        panels={},
-    )
+        symbols=symbol_names(symbols), venues=venues, window=window, resolution=resolution,
+        before=oldest + step, options_venue=options_venue, apart=apart, tables=[], panels={},
+    )  # fmt: skip
     grid = times.naive_utc(pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left"))
     figures = {}
     for name in requested:

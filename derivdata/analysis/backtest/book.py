@@ -366,14 +366,11 @@ class Portfolio:
         places = np.array([market.symbols.index(str(name)) for name in names], dtype=np.intp)
         collateral = self.sizes["collateral_usd"].reindex(exchange=list(market.venues), fill_value=0.0)
         return Sizes(
-            times=self.sizes["time"].to_numpy(),
-            symbol=places[symbol],
-            legs=legs[:, pair],
+            times=self.sizes["time"].to_numpy(), symbol=places[symbol], legs=legs[:, pair],
             leg_usd=leg_usd[:, symbol, pair],
             collateral_usd=np.nan_to_num(collateral.transpose("time", "exchange").to_numpy()),
-            capital=float(self.sizes.attrs["capital_usd"]),
-            band=self.band,
-        )
+            capital=float(self.sizes.attrs["capital_usd"]), band=self.band,
+        )  # fmt: skip
 
 
 class Sizes(NamedTuple):

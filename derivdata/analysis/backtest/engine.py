@@ -219,18 +219,14 @@ def setting(
     prices = None if prices is None else require(prices, name="prices")
     market = market_of(panel, prices, apart)
     account = Account(
-        capital=capital,
-        leg_usd=leg_usd,
-        leverage=leverage,
+        capital=capital, leg_usd=leg_usd, leverage=leverage,
         maintenance=_maintenance(maintenance, market.symbols, market.venues, leverage),
-        transfer_hours=transfer,
-        fees=costs.by_side(market.symbols, market.venues),
-        liquidation=costs.liquidation_bps,
-        mark_step=market.mark_step,
+        transfer_hours=transfer, fees=costs.by_side(market.symbols, market.venues),
+        liquidation=costs.liquidation_bps, mark_step=market.mark_step,
         max_mark_age=hours_of(max_mark_age, "max_mark_age"),
         owned=np.array([venue == OWNED for venue in market.venues]),
         borrowed=np.array([venue == BORROWED for venue in market.venues]),
-    )
+    )  # fmt: skip
     contract_kinds = None
     if contracts is not None:
         if prices is None:

@@ -120,18 +120,12 @@ def market_of(panel: Panel, prices: xr.DataArray | None, apart: Apart = "raise")
     bucket = np.searchsorted(rate_times, panel["time"].to_numpy(), side="right") - 1
     known_at = since if settled else ends[bucket]
     return Market(
-        symbols=tuple(labels_of(panel, "symbol")),
-        venues=tuple(labels_of(panel, "exchange")),
-        times=panel["time"].to_numpy(),
-        since=since,
-        known_at=known_at,
-        settled=settled,
-        mark_step=mark_step,
-        limit=limit,
-        rates=RowBlocks(panel.to_numpy()),
+        symbols=tuple(labels_of(panel, "symbol")), venues=tuple(labels_of(panel, "exchange")),
+        times=panel["time"].to_numpy(), since=since, known_at=known_at, settled=settled, mark_step=mark_step,
+        limit=limit, rates=RowBlocks(panel.to_numpy()),
         interval=None if interval is None else RowBlocks(interval.to_numpy()),
         prices=None if marks is None else RowBlocks(marks.to_numpy()),
-    )
+    )  # fmt: skip
 
 
 def _on_one_grid(

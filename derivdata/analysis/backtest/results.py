@@ -155,14 +155,9 @@ def totals_of(
     adjusted = sharpe / np.sqrt(long_run_ratio(returns)[0])
     turnover = traded / capital / years
     return Totals(
-        net_usd=net,
-        apr=net / capital / years,
-        sharpe=sharpe,
-        sharpe_adjusted=adjusted,
-        max_drawdown=float(np.max(drawdown)),
-        turnover=turnover,
-        liquidations=liquidations,
-    )
+        net_usd=net, apr=net / capital / years, sharpe=sharpe, sharpe_adjusted=adjusted,
+        max_drawdown=float(np.max(drawdown)), turnover=turnover, liquidations=liquidations,
+    )  # fmt: skip
 
 
 def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:

@@ -138,12 +138,9 @@ class ForecastThreshold:
             venues = [data[leg].to_numpy().astype(str) for leg in ("long", "short")]
         oldest = np.timedelta64(round(hours_of(self.max_age, "max_age", minimum=0.0) * _HOUR_US), "us")
         return _Forecast(
-            times=data["time"].to_numpy(),
-            max_age=oldest,
-            symbols=places,
-            venues=venues,
+            times=data["time"].to_numpy(), max_age=oldest, symbols=places, venues=venues,
             values=data.to_numpy(),
-        )
+        )  # fmt: skip
 
     def _values(self, past: Past) -> Floats:
         """Return the newest known forecasts, over the symbols and pairs (or venues) of the past."""

@@ -112,15 +112,10 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
                 price[side, quote] = wide[quote, side].to_numpy(np.float64)
                 sizes[side, quote] = wide[f"{quote}_size", side].to_numpy(np.float64)
             yield QuotedExpiry(
-                labels=rows_of_unit[labels].iloc[0].to_dict(),
-                expiry=rows_of_unit["expiry"].iloc[0],
-                forward=forward,
-                discount=discount,
-                inverse=bool(inverse),
-                strike=wide.index.to_numpy(np.float64),
-                price=price,
-                size=sizes,
-            )
+                labels=rows_of_unit[labels].iloc[0].to_dict(), expiry=rows_of_unit["expiry"].iloc[0],
+                forward=forward, discount=discount, inverse=bool(inverse),
+                strike=wide.index.to_numpy(np.float64), price=price, size=sizes,
+            )  # fmt: skip
 
 
 def verticals(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:

@@ -74,26 +74,18 @@ def prepare(
             )
         rates, interval = due_settlements(panel, overlap=overlap)
         return PreparedPanel(
-            arrays=(rates, interval),
-            since=hours(rates),
-            origin=rates["time"].to_numpy()[0],
-            settled=True,
-            step=np.nan,
-            limit=np.nan,
-        )
+            arrays=(rates, interval), since=hours(rates), origin=rates["time"].to_numpy()[0], settled=True,
+            step=np.nan, limit=np.nan,
+        )  # fmt: skip
     panel = panel.drop_vars("interval_hours", errors="ignore")
     if step is None and since.size < 2:
         raise ValueError("the step of a panel with one row is unknown: pass step=")
     held = usual_step(since) if step is None else hours_of(step, "step")
     limit = 2.0 * held if max_gap is None else hours_of(max_gap, "max_gap")
     return PreparedPanel(
-        arrays=(panel,),
-        since=since,
-        origin=panel["time"].to_numpy()[0],
-        settled=False,
-        step=held,
+        arrays=(panel,), since=since, origin=panel["time"].to_numpy()[0], settled=False, step=held,
         limit=limit,
-    )
+    )  # fmt: skip
 
 
 @typed
@@ -353,14 +345,9 @@ def summed_history(
     memory = _MEMORY_HOURS / length
     recent = OWN_HOURS / length
     plan = Plan(
-        hold=count,
-        spans=spans,
-        stride=stride,
-        phase=-first % stride,
-        memory=memory,
-        minimum=_MIN_PERIODS,
+        hold=count, spans=spans, stride=stride, phase=-first % stride, memory=memory, minimum=_MIN_PERIODS,
         recent=recent,
-    )
+    )  # fmt: skip
     history = History(amounts, first, plan, length)
     if prices is None:
         return history

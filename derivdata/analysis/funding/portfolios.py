@@ -151,15 +151,12 @@ def portfolio(
     if max_leg_usd is not None:
         most = positive(max_leg_usd, "max_leg_usd") / capital
     limits = Limits(
-        most=most,
-        share=max_venue_share,
-        liquidation=max_liquidation / int(np.count_nonzero(~owned)),
+        most=most, share=max_venue_share, liquidation=max_liquidation / int(np.count_nonzero(~owned)),
         maintenance=_by_venue(maintenance, "maintenance", pairs.venues),
         counted=1.0 - _by_venue(haircut, "haircut", pairs.venues),
-        initial=np.where(owned, 1.0, 1.0 / max_leverage),
-        aversion=risk_aversion,
+        initial=np.where(owned, 1.0, 1.0 / max_leverage), aversion=risk_aversion,
         price_risk=np.where(owned, 0.0, 1.0),
-    )
+    )  # fmt: skip
 
     # 2. Compute sizes at each time, starting from the previous ones.
     first = pairs.times.size - 1

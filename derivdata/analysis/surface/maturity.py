@@ -283,18 +283,10 @@ def at_expiries(surface: xr.Dataset) -> Maturity:
     nothing = xr.full_like(ones, np.nan)
     forward = fit.get("forward", nothing)
     return Maturity(
-        before=fit,
-        after=fit,
-        share_before=ones,
-        share_after=0.0 * ones.fillna(0.0),
-        price_share=nothing,
-        slope=nothing,
-        year_fraction=years,
-        k_min=fit["k_min"],
-        k_max=fit["k_max"],
-        status=fit["status"],
+        before=fit, after=fit, share_before=ones, share_after=0.0 * ones.fillna(0.0), price_share=nothing,
+        slope=nothing, year_fraction=years, k_min=fit["k_min"], k_max=fit["k_max"], status=fit["status"],
         forward=forward,
-    )
+    )  # fmt: skip
 
 
 def at_maturity(
@@ -338,18 +330,10 @@ def at_maturity(
     k_max = elementwise(_mix, before["k_max"], after["k_max"], share_before, share_after)
     forward = _forward_at(surface, years, t, share_before)
     return Maturity(
-        before=before,
-        after=after,
-        share_before=share_before,
-        share_after=share_after,
-        price_share=price_share,
-        slope=slope,
-        year_fraction=t,
-        k_min=k_min,
-        k_max=k_max,
-        status=status,
+        before=before, after=after, share_before=share_before, share_after=share_after,
+        price_share=price_share, slope=slope, year_fraction=t, k_min=k_min, k_max=k_max, status=status,
         forward=forward,
-    )
+    )  # fmt: skip
 
 
 def _forward_at(
