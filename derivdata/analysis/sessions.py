@@ -520,14 +520,10 @@ def _paid(funding: Panel, spans: dict[str, Any]) -> xr.Dataset:
     since = hours(panels[0], name="funding")
     origin = panels[0]["time"].to_numpy()[0]
     return figures_of(
-        _payments if len(panels) == 2 else _integrals,
-        *panels,
-        units={"funding_bps": "bps"},
-        into={"closure": spans["begins"].size},
-        since=since,
-        begins=hours_at(spans["begins"], origin),
+        _payments if len(panels) == 2 else _integrals, *panels, units={"funding_bps": "bps"},
+        into={"closure": spans["begins"].size}, since=since, begins=hours_at(spans["begins"], origin),
         ends=hours_at(spans["ends"], origin),
-    )
+    )  # fmt: skip
 
 
 def _payments(rates: Floats, interval: Floats, *, since: Floats, begins: Floats, ends: Floats) -> Floats:

@@ -100,14 +100,9 @@ def with_unknown_intervals(panel: xr.DataArray, interval: xr.DataArray) -> tuple
     panel = panel.drop_vars("payment_bps")
     due = scheduled(panel["time"].to_numpy())  # timestamps are late by fractions of a second
     result = figures_of(
-        _with_unknown_intervals,
-        panel,
-        interval,
-        paid,
-        units={"rates": RATE_UNIT, "interval": "h"},
-        into={"time": None},
-        since=hours_at(due, np.datetime64(0, "us")),
-    )
+        _with_unknown_intervals, panel, interval, paid, units={"rates": RATE_UNIT, "interval": "h"},
+        into={"time": None}, since=hours_at(due, np.datetime64(0, "us")),
+    )  # fmt: skip
     rates, filled = (result[name].transpose(*panel.dims) for name in ("rates", "interval"))
     return rates.rename(panel.name).assign_attrs(panel.attrs), filled.assign_attrs(interval.attrs)
 
@@ -205,17 +200,10 @@ def without_overlap(
     data known at some time must not depend on later data.
     """
     checked = figures_of(
-        _without_overlap,
-        rates,
-        interval,
-        _numbers(rates),
-        units={"checked": ""},
-        into={"time": None},
-        since=hours(rates),
-        origin=rates["time"].to_numpy()[0],
-        names=_names(rates),
+        _without_overlap, rates, interval, _numbers(rates), units={"checked": ""}, into={"time": None},
+        since=hours(rates), origin=rates["time"].to_numpy()[0], names=_names(rates),
         strict=overlap == "raise",
-    )
+    )  # fmt: skip
     return checked["checked"].transpose(*rates.dims).rename(rates.name).assign_attrs(rates.attrs)
 
 

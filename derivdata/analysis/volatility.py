@@ -406,15 +406,10 @@ def cone(
 
     # 2. Add the forecast.
     ahead = applied(
-        _forecasts,
-        *(whole(data[name], "time") for name in BAR),
-        step_hours=step_hours(data),
-        windows=tuple(days),
-        core=[["time"]] * 4,
-        out=[["window"]] * 2,
-        types=[np.float64] * 2,
+        _forecasts, *(whole(data[name], "time") for name in BAR), step_hours=step_hours(data),
+        windows=tuple(days), core=[["time"]] * 4, out=[["window"]] * 2, types=[np.float64] * 2,
         sizes={"window": len(days)},
-    )
+    )  # fmt: skip
     for name, values in zip(("forecast", "forecast_error"), ahead, strict=True):
         cone[name] = values.transpose(*cone["latest"].dims).assign_attrs(units=UNIT, method="har")
     return cone

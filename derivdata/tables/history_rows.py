@@ -336,14 +336,9 @@ class MissingRuns(NamedTuple):
     def of(self, chosen: _Array) -> MissingRuns:
         """Return the runs that a mask or an order chooses."""
         return MissingRuns(
-            self.series[chosen],
-            self.start[chosen],
-            self.end[chosen],
-            self.rows[chosen],
-            self.is_head[chosen],
-            self.is_tail[chosen],
-            self.expected,
-        )
+            self.series[chosen], self.start[chosen], self.end[chosen], self.rows[chosen],
+            self.is_head[chosen], self.is_tail[chosen], self.expected,
+        )  # fmt: skip
 
 
 def grid_runs(series: _Array, times: _Array, first: int, last: int, step: int) -> MissingRuns:

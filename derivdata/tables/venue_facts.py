@@ -85,16 +85,9 @@ def _facts(source: _Source) -> Iterator[VenueFact]:
     for symbol, figures in source.facts.items():
         for fact, value in figures.items():
             yield VenueFact(
-                exchange=source.exchange,
-                symbol=symbol,
-                fact=fact,
-                value=value,
-                unit=_UNITS[fact],
-                as_of=source.as_of,
-                nature=source.nature,
-                source=source.source,
-                confirmed=source.confirmed,
-            )
+                exchange=source.exchange, symbol=symbol, fact=fact, value=value, unit=_UNITS[fact],
+                as_of=source.as_of, nature=source.nature, source=source.source, confirmed=source.confirmed,
+            )  # fmt: skip
 
 
 FACTS = tuple(fact for source in _SOURCES for fact in _facts(source))

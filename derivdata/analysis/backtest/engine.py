@@ -159,20 +159,10 @@ def carry(
     ('time',)
     """
     given = setting(
-        panel,
-        costs,
-        prices=prices,
-        apart=apart,
-        contracts=contracts,
-        max_mark_age=max_mark_age,
-        depth=depth,
-        capital=capital,
-        leg_usd=leg_usd,
-        leverage=leverage,
-        maintenance=maintenance,
-        transfer_every=transfer_every,
-        delay=delay,
-    )
+        panel, costs, prices=prices, apart=apart, contracts=contracts, max_mark_age=max_mark_age,
+        depth=depth, capital=capital, leg_usd=leg_usd, leverage=leverage, maintenance=maintenance,
+        transfer_every=transfer_every, delay=delay,
+    )  # fmt: skip
     journal = simulate(given, [rule])
     return dataset(given.market, journal, given.account, rule, given.attrs)
 

@@ -351,14 +351,9 @@ class _Run:
     def _follow(self, row: int, place: int, day: str, tally: Tally) -> bool:
         """Call the rule, and trade to its target."""
         state = OptionState(
-            self.market,
-            row,
-            self.book.legs,
-            equity=self.book.equity(),
-            opened=self.opened,
-            selected=self.selected,
-            expired=self.expired,
-        )
+            self.market, row, self.book.legs, equity=self.book.equity(), opened=self.opened,
+            selected=self.selected, expired=self.expired,
+        )  # fmt: skip
         try:
             target = self.rule(state)
         except Exception as fault:
@@ -529,19 +524,11 @@ class _Run:
             option_slope -= self.book.hedge.slope(self.spot, self.account)
             hedged = self.book.hedge.quantity
         return OptionRow(
-            time=timestamp,
-            is_chain=row is not None,
-            equity=self.book.equity(),
-            tally=tally,
-            delta=option_slope / unit,
-            net_delta=now["slope"] / unit,
-            gamma=now["gamma"],
-            vega=now["vega"],
-            theta=now["theta"],
-            hedge_quantity=hedged,
-            margin=self._margin(),
+            time=timestamp, is_chain=row is not None, equity=self.book.equity(), tally=tally,
+            delta=option_slope / unit, net_delta=now["slope"] / unit, gamma=now["gamma"], vega=now["vega"],
+            theta=now["theta"], hedge_quantity=hedged, margin=self._margin(),
             option_legs=len(self.book.options),
-        )
+        )  # fmt: skip
 
 
 def _wanted(target: pd.DataFrame) -> dict[tuple[Contract, bool], float] | None:

@@ -470,14 +470,9 @@ def _theta(option: Terms) -> Floats:
     if not option.rate.any():
         return decay
     value = price(
-        option.forward,
-        option.strike,
-        option.years,
-        option.iv,
-        option.sign,
-        option.rate,
+        option.forward, option.strike, option.years, option.iv, option.sign, option.rate,
         inverse=option.inverse,
-    )
+    )  # fmt: skip
     return decay + option.rate * value
 
 
@@ -496,14 +491,9 @@ def _rho(option: Terms) -> Floats:
     exercised = option.sign * option.strike * special.ndtr(option.sign * option.d2)
     if option.inverse:
         exercised = exercised / option.forward - price(
-            option.forward,
-            option.strike,
-            option.years,
-            option.iv,
-            option.sign,
-            np.zeros_like(option.rate),
+            option.forward, option.strike, option.years, option.iv, option.sign, np.zeros_like(option.rate),
             inverse=True,
-        )
+        )  # fmt: skip
     return _discount(option) * option.years * exercised
 
 

@@ -422,19 +422,10 @@ def forecasts_at(
 
     # 2. Forecast, and add labels and descriptions.
     result = figures_of(
-        forecast_pairs,
-        *(array.drop_vars("time") for array in arrays),
-        units=units,
-        over=["exchange", "time"],
-        into={"pair": long.size, "at": at.size},
-        plan=history.plan,
-        long=long,
-        short=short,
-        cost=cost,
-        level=level,
-        at=at,
-        names=figures,
-    )
+        forecast_pairs, *(array.drop_vars("time") for array in arrays), units=units,
+        over=["exchange", "time"], into={"pair": long.size, "at": at.size}, plan=history.plan, long=long,
+        short=short, cost=cost, level=level, at=at, names=figures,
+    )  # fmt: skip
     result = result.rename(at="time").assign_coords(
         time=history.amounts["time"].to_numpy()[at], hold_hours=hours_of(hold, "hold")
     )

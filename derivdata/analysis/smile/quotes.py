@@ -163,13 +163,9 @@ def labelled(
     # 3. Broadcast all to the core dims, each in one chunk.
     size = {name: volatility.sizes[name] for name in core}
     return LabelledQuotes(
-        k=_over_core(k, size),
-        iv=_over_core(volatility, size),
-        weight=_over_core(weight, size),
-        bid=_over_core(bid, size),
-        ask=_over_core(ask, size),
-        t=_in_one_chunk(t, core),
-    )
+        k=_over_core(k, size), iv=_over_core(volatility, size), weight=_over_core(weight, size),
+        bid=_over_core(bid, size), ask=_over_core(ask, size), t=_in_one_chunk(t, core),
+    )  # fmt: skip
 
 
 def _positive(side: Any, dims: Sequence[str], name: str) -> xr.DataArray:

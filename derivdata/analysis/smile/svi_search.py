@@ -311,15 +311,10 @@ def fit_svi(quotes: SmileQuotes, start: Raw | None) -> tuple[Raw, Minimum]:
     scaled, scaling = scaled_quotes(quotes)
     weighted_k = scaled.weight * scaled.k
     slices = Scaled(
-        scaled.k,
-        scaled.w,
-        scaled.weight,
-        weighted_k,
-        s0=scaled.weight.sum(axis=1),
-        s1=weighted_k.sum(axis=1),
-        s2=np.vecdot(weighted_k, scaled.k),
+        scaled.k, scaled.w, scaled.weight, weighted_k, s0=scaled.weight.sum(axis=1),
+        s1=weighted_k.sum(axis=1), s2=np.vecdot(weighted_k, scaled.k),
         cap=_MAX_SLOPE * scaling.half / scaling.height,
-    )
+    )  # fmt: skip
     scaled_start = None
     if start is not None:
         scaled_m = (start.m - scaling.centre) / scaling.half

@@ -354,19 +354,10 @@ class Writer:
 
     def _manifest(self) -> BundleManifest:
         return BundleManifest(
-            format=FORMAT,
-            version=1,
-            asof=self.asof,
-            source="",
-            synthetic=False,
-            attribution="",
-            about=self._about,
-            answers=0,
-            answers_sha256="",
-            python=platform.python_version(),
-            platform=system(),
-            versions=self._versions,
-        )
+            format=FORMAT, version=1, asof=self.asof, source="", synthetic=False, attribution="",
+            about=self._about, answers=0, answers_sha256="", python=platform.python_version(),
+            platform=system(), versions=self._versions,
+        )  # fmt: skip
 
 
 class ChildWriter(Writer):

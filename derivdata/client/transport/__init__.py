@@ -304,14 +304,9 @@ def _local(
         local.close()
         raise
     settings = ConnectionSettings(
-        scope=scope,
-        folder=cache_folder(),
-        cache=cache,
-        offline=offline,
-        rules=rules,
-        paced=False,
+        scope=scope, folder=cache_folder(), cache=cache, offline=offline, rules=rules, paced=False,
         limits=IN_PROCESS,
-    )
+    )  # fmt: skip
     secret = Secret(local.api_key) if local.api_key else None
     return Connection(site(local.url), secret, settings, local=local, attribution_url=attribution_url)
 

@@ -96,13 +96,9 @@ class SealedStorage(BaseStorage[str, CachedResponse]):
             return
         url = str(response.history[0].url if response.history else response.url)
         head = Head(
-            key=key,
-            url=url.removeprefix(self._base),
-            headers=dict(response.headers),
-            created=response.created_at,
-            expires=response.expires,
-            body_bytes=len(response.content),
-        )
+            key=key, url=url.removeprefix(self._base), headers=dict(response.headers),
+            created=response.created_at, expires=response.expires, body_bytes=len(response.content),
+        )  # fmt: skip
         self._files.keep(head, response.content)
 
     def __delitem__(self, key: str) -> None:
