@@ -18,7 +18,7 @@ import numpy as np
 from derivdata.client.reading import DAY_US, HOUR_US, CheckedResponse
 from derivdata.support.arrays import Array
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import contract
+from derivdata.tables.contracts import contract, names_coin
 
 SHARES_TOLERANCE = 0.02
 """Maximum excess of rounded market shares over 1, single or summed."""
@@ -283,12 +283,16 @@ def names_against_options(e: CheckedResponse) -> Iterator[str]:
 
 
 def names_against_expiries(e: CheckedResponse) -> Iterator[str]:
-    """Yield a breach for the first dated future whose name states a different expiry."""
+    """Yield a breach for the first dated future whose name states a different coin or expiry."""
     if "side" in e.columns:
         return
+    symbol = e.requested.get("symbol")
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
     days = (np.asarray(e.micros("expiry")) // DAY_US).tolist()
     for name, day in dict.fromkeys(zip(names, days, strict=True)):
+        if symbol is not None and isinstance(name, str) and not names_coin(name, contract(symbol).symbol):
+            yield f"requested symbol {symbol!r}, but the response has the instrument {name!r}"
+            return
         # Rows without an expiry have a day below 0.
         if day > 0 and _day(re.split("[-_]", name)[-1]) not in (None, day):
             yield f"the instrument {name!r} expires on {np.datetime64(day, 'D')}"

@@ -86,6 +86,12 @@ class Contract(NamedTuple):
         return QUOTES.index(self.quote) + 1 if self.quote else 0
 
 
+def names_coin(name: str, symbol: str) -> bool:
+    """Return whether the name of a contract contains a coin, also by another code of it (XBT for BTC)."""
+    codes = [symbol.upper(), *(code for code, coin in _COIN_ALIASES.items() if coin == symbol)]
+    return any(code in name.upper() for code in codes)
+
+
 @typed
 def contract(name: str) -> Contract:
     """Return the base symbol and the quote of a venue's name for a perpetual.

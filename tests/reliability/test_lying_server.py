@@ -287,10 +287,10 @@ def option(change: dict[str, Any], body: Body, query: Body) -> None:
     row |= {name: value(row) if callable(value) else value for name, value in change.items()}
 
 
-def future(body: Body, query: Body) -> None:
+def future(change: dict[str, str], body: Body, query: Body) -> None:
     rows = [row for row in rows_of(body) if "instrument_name" in row and "side" not in row]
     need(rows)
-    rows[0]["expiry"] = "2027-09-24T08:00:00Z"
+    rows[0] |= change
 
 
 def date_only(body: Body, query: Body) -> None:
@@ -633,7 +633,14 @@ LIES: dict[str, Lie] = {
         "name against option",
         "2026-.* has the strike",
     ),
-    "a future of another day": Lie(future, "name against expiry", "expires on 2027-09-24"),
+    "a future of another day": Lie(
+        partial(future, {"expiry": "2027-09-24T08:00:00Z"}), "name against expiry", "expires on 2027-09-24"
+    ),
+    "a future of another coin": Lie(
+        partial(future, {"instrument_name": "DOGEUSDT_270924"}),
+        "name against expiry",
+        "instrument 'DOGEUSDT_270924'",
+    ),
     "expired options": Lie(
         partial(option, {"expiry": "2020-06-26T08:00:00Z", "instrument_name": "an option"}),
         "expired option",
