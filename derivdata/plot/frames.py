@@ -187,6 +187,8 @@ _BELOW_ON_DARK = "#a98bd8"
 _GAP = 0.18
 _GAP_WITH_MARKS = 0.34
 """Space between two lanes as a fraction of their height, and where values outside are written into it."""
+_LINE = 8.5
+"""Minimum distance of two values of a scale [points]."""
 _LABEL_SPACE = 14.0
 """Height of a label between two lanes [points]."""
 _LANES_PART = 0.85
@@ -216,8 +218,8 @@ def draw_lanes(
     All lanes have one scale; `limits` has the lowest and highest value of each. A lane is filled from `base`
     to its line, in the colours of rates if `signed`, else in light blue and the colour of shorts. `marks` are
     the values labelled at the right of every lane. An arrowhead at the edge of a lane marks a value outside
-    its limits. `with_peaks` writes the value of each lane that is furthest from `base`, the marks at the
-    tallest lane only, and the names at the base lines.
+    its limits. `with_peaks` writes the value of each lane that is furthest from `base`, a scale of its own
+    instead of `marks` at each lane that has space for it, and the names at the base lines.
     """
     low, high = np.array(limits, dtype=np.float64).T
     sizes = high - low
@@ -250,8 +252,11 @@ def draw_lanes(
     ax.tick_params(axis="y", length=0)
     if with_peaks:
         ax.set_yticks(bottoms + base - low, names)
-        tallest = int(np.argmax(sizes))
-        _write_marks(ax, marks, (bottoms - low)[[tallest]], base)
+        min_range = _LINE * float(np.sum(steps)) / (_LANES_PART * height)
+        for offset, lane_range in zip(bottoms - low, limits, strict=True):
+            marks = lane_marks(lane_range, base)
+            marks = marks if max(marks) - min(marks) > min_range else {}
+            _write_marks(ax, marks, np.array([offset]), base)
     else:
         ax.set_yticks(bottoms + sizes / 2.0, names)
         _write_marks(ax, marks, bottoms - low, base)

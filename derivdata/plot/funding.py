@@ -23,7 +23,6 @@ from derivdata.plot.frames import (
     figure_function,
     finish,
     lane_height,
-    lane_marks,
     long_table,
 )
 from derivdata.plot.style import DIVERGING, GREY, NO_DATA, PALETTE
@@ -102,7 +101,7 @@ def funding_history(
     Returns
     -------
     Axes, or a plotly Figure
-        A lane per venue, all at one scale, which is at the right of the tallest; names have the mean of the
+        A lane per venue, all at one scale, which is at the right of lanes; names have the mean of the
         window, and numbers at the lines are the rates furthest from 0. A step without a rate is a gap. If
         few rates are very far from the others, lanes are cut, which arrowheads mark.
         Plotly draws lines over a band between the 10th and the 90th percentile.
@@ -135,13 +134,11 @@ def funding_history(
         return frames.plotly_figure([strip], title, table, data, source=source, legend=unit)
     ax = style.axes(ax, size=(8.0, lane_height(len(drawn_venues))))
     labels = [f"{venue} {means[venue]:+.2f}" for venue in drawn_venues]
-    tallest = max(lanes, key=lambda lane: lane[1] - lane[0])
-    marks = lane_marks(tallest, 0.0)
-    outside = draw_lanes(ax, lines, labels, lanes, base=0.0, marks=marks, with_peaks=True)
+    outside = draw_lanes(ax, lines, labels, lanes, base=0.0, marks={}, with_peaks=True)
     style.dress(ax, title=title, y="mean rate [bps per 8 h]", grid="x")
     key = f"orange: longs pay, purple: shorts pay; means over {_written(hours)}"
     if outside:
-        key += "; ▲▼: cut"
+        key += "; ▲▼:\N{NO-BREAK SPACE}cut"
     style.note(ax, key)
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
@@ -167,7 +164,8 @@ def _history_traces(cells: pd.DataFrame, means: pd.Series, drawn_venues: list[st
 def _lane_limits(rates: Floats) -> list[tuple[float, float]]:
     """Return limits of the lanes of venues [bps/8h]: 0 and all rates, unless a few flatten the rest.
 
-    Lanes are cut at the limits of 98 % of the rates if they would else be several times as tall.
+    Lanes are cut at the limits of 98 % of the rates if they would else be several times as tall. A lane that
+    is still several times as tall as the next is cut at the furthest rate of the next.
     """
     lows = np.nanmin(rates, axis=0, initial=0.0)
     highs = np.nanmax(rates, axis=0, initial=0.0)
@@ -177,6 +175,11 @@ def _lane_limits(rates: Floats) -> list[tuple[float, float]]:
     if np.sum(highs - lows) > _FAR * max(float(np.sum(cut_highs - cut_lows)), _MIN_RANGE):
         lows = cut_lows
         highs = cut_highs
+    furthest = np.sort(np.maximum(highs, -lows))
+    if len(furthest) > 1 and furthest[-1] > _FAR * max(float(furthest[-2]), _MIN_RANGE):
+        limit = max(float(furthest[-2]), _MIN_RANGE)
+        lows = np.maximum(lows, -limit)
+        highs = np.minimum(highs, limit)
     highs = np.maximum(highs, lows + _MIN_RANGE)
     return list(zip(lows.tolist(), highs.tolist(), strict=True))
 

@@ -30,9 +30,9 @@ def test_missing_rates_are_gaps_and_steps_are_means() -> None:
     assert len(lanes(plot.funding_history(made.funding(), step="1D"))[0].get_xdata()) == 10
 
 
-@pytest.mark.parametrize(("spike", "is_cut"), [(10.0, False), (100.0, True)])
+@pytest.mark.parametrize(("spike", "is_cut"), [(4.0, False), (100.0, True)])
 def test_a_lane_is_cut_only_at_a_rate_that_would_flatten_the_others(spike: float, *, is_cut: bool) -> None:
-    """A step with 10 bps makes its lane taller; a step with 100 bps would leave no height for the others."""
+    """A step with 4 bps makes its lane taller; a step with 100 bps would leave no height for the others."""
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(~table.index.isin([4, 5]), spike)
     ax = plot.funding_history(table)
@@ -40,6 +40,22 @@ def test_a_lane_is_cut_only_at_a_rate_that_would_flatten_the_others(spike: float
     assert (np.nanmax(first.get_ydata()) - ax.get_yticks()[0] > 0.9 * spike) != is_cut
     assert any(line.get_marker() == "^" for line in ax.lines) == is_cut
     assert np.nanmax(second.get_ydata()) < ax.get_yticks()[0], "lanes do not overlap"
+
+
+def test_a_lane_far_taller_than_the_next_is_cut_at_its_furthest_rate() -> None:
+    """Rates of beta are 1 bps per 8 h. Alpha has -20 in a tenth of the hours, and is cut at -1 and 1."""
+    hours = pd.date_range("2026-06-01", periods=40, freq="h")
+    rates = np.array([[2.0] * 40, [1.0] * 40])
+    rates[0, 10:14] = -20.0
+    labels = {"exchange": ["alpha", "beta"], "time": hours}
+    panel = xr.DataArray(rates, labels, ("exchange", "time"), attrs={"units": "bps/8h", "kind": "sampled"})
+    ax = plot.funding_history(panel, step="1h", source="by hand")
+    _upper, lower = lanes(ax)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == ["beta +1.00", "alpha -0.20"]
+    alpha = np.asarray(lower.get_ydata()) - ax.get_yticks()[1]
+    assert [alpha.min(), alpha.max()] == pytest.approx([-1.0, 1.0])
+    assert "-20" in [text.get_text() for text in ax.texts]
 
 
 def test_rate_outside_its_lane_is_an_arrowhead() -> None:
