@@ -321,7 +321,7 @@ def _few_ticks(ax: Axes, length: float) -> None:
 def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     """Draw ATM and realised volatility of each symbol, in columns with scales of one length."""
     cells = style.columns(ax, len(levels), gap=0.16, share_y=False)
-    gaps: list[str] = []
+    gaps: list[tuple[str, str, str]] = []
     spans = []
     for cell, level in zip(cells, levels, strict=True):
         last_values = []
@@ -335,9 +335,16 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
             cell.plot(
                 line["time"].values, 100.0 * line.values, color=color, lw=1.4, label=f"{name} {last:.1f} %"
             )
-        mean = 100.0 * float((level.implied - level.realised).mean())
+        upper = level.implied.dropna("time")
+        lower = level.realised.dropna("time").interp(time=upper["time"])
+        for above, color in ((upper >= lower, style.PALETTE[0]), (upper <= lower, style.PALETTE[1])):
+            edges = (100.0 * upper.values, 100.0 * lower.values)
+            area: dict[str, Any] = {"where": above.values, "interpolate": True, "lw": 0}
+            cell.fill_between(upper["time"].values, *edges, color=color, alpha=0.2, **area)
+        gap = last_values[0] - last_values[1]
         unit = "" if gaps else " points"
-        gaps.append(f"{level.symbol} {last_values[0] - last_values[1]:+.1f}{unit} (mean {mean:+.1f})")
+        side = "above" if gap >= 0.0 else "below"
+        gaps.append((f"{abs(gap):.1f}{unit}", side, level.symbol))
         low, high = cell.get_ylim()
         spans.append((low, high))
     # All y axes have the same length, so that equal changes look equal.
@@ -355,7 +362,10 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     days = ""
     if len({level.days for level in levels}) == 1:
         days = f"{levels[0].days:.3g}-day "
-    title = f"latest 30-day ATM minus {days}realised: {', '.join(gaps)}"
+    first, side, symbol = gaps[0]
+    title = f"latest 30-day ATM is {first} {side} {days}realised for {symbol}"
+    for size, side, symbol in gaps[1:]:
+        title += f", {size} {side} for {symbol}"
     _write_head(ax, title, "", 33.0)
     style.footer(ax, *(level.table for level in levels), source=source)
     return ax
