@@ -55,8 +55,6 @@ _MIN_RANGE = 0.1
 _NEAR = 0.05
 _NEARLY_ALWAYS = 0.8
 """Minimum fraction of cells with usual rates for which a heat map omits a venue."""
-_NEUTRAL = 0.004
-"""Part of the colour scale from 0 to the usual rate."""
 _STOPS = 65
 """Number of colours of plotly's scale."""
 _KINDS = {"CEX": "Centralised venues", "DEX": "Decentralised venues", "OTHER": "Other venues"}
@@ -213,9 +211,9 @@ def funding_heatmap(
         Distance from `centre` to both ends of the colour scale [bps/8h]. None uses the 98th percentile,
         rounded up.
     centre
-        Rate between the two colours [bps/8h]. None uses 0. If the median rate is within 0.05 of 1, which is
-        the usual 0.01 % per 8 hours, rates from 0 to 1 have the colour of the page. Venues with such rates in
-        at least 80 % of cells are then omitted, except if all venues have them.
+        Rate between the two colours [bps/8h]. None uses 0, or 1 if the median rate is within 0.05 of 1, which
+        is the usual 0.01 % per 8 hours. Venues with rates from 0 to 1 in at least 80 % of cells are then
+        omitted, except if all venues have them.
     by_kind
         Group venues under headings: centralised and decentralised.
     source, ax, figsize, engine
@@ -249,11 +247,11 @@ def funding_heatmap(
         drawn_venues = drawn_venues[: _MAX_ROWS // 2] + drawn_venues[-_MAX_ROWS // 2 :]
     rows = _rows(drawn_venues, by_kind=by_kind)
     shown = cells.reindex(columns=rows).to_numpy().T
-    centre = centre or 0.0
+    middle = level if centre is None else centre
     if reach is None:
-        most = max(float(np.nanpercentile(np.abs(shown - centre), 98)), 2.0 * level, 0.01)
+        most = max(float(np.nanpercentile(np.abs(shown - middle), 98)), level, 0.01)
         reach = float(_distances(most)[-1])
-    finding = _heat_finding(finite, means, drawn_venues if usual else [], centre, level)
+    finding = _heat_finding(finite, means, drawn_venues if usual else [], centre or 0.0, level)
     title = f"{symbol} funding: {finding}"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     is_venue = np.isin(rows, means.index)
@@ -268,8 +266,8 @@ def funding_heatmap(
         bare = np.where(np.isnan(shown) & is_venue[:, None], 0.0, np.nan)
         where: Any = {"x": cells.index, "y": list(map(frames.plotly_text, rows))}
         where |= {"xperiod": 3.6e6 * hours, "xperiod0": cells.index[0], "xperiodalignment": "middle"}
-        colours: Any = {"colorscale": _colour_scale(centre, reach, level)}
-        colours |= {"zmin": centre - reach, "zmax": centre + reach}
+        colours: Any = {"colorscale": _colour_scale()}
+        colours |= {"zmin": middle - reach, "zmax": middle + reach}
         grey: Any = {"colorscale": [[0, NO_DATA], [1, NO_DATA]], "showscale": False}
         traces = [
             frames.plotly_trace("Heatmap", "", "%{y}<br>no rate", z=bare, **where, **grey),
@@ -282,7 +280,7 @@ def funding_heatmap(
         return frames.plotly_figure([strip], title, table, data, source=source, height=height)
     ax = style.axes(ax, size=(width, height))
     edges = cells.index.append(cells.index[-1:] + pd.Timedelta(hours, "h"))
-    colours = {"cmap": style.page_colours(), "norm": _norm(centre, reach, level)}
+    colours = {"cmap": style.page_colours(), "vmin": middle - reach, "vmax": middle + reach}
     drawn = ax.pcolormesh(edges.to_numpy(), np.arange(len(rows) + 1), shown, rasterized=True, **colours)
     _write_headings(ax, rows, is_venue, edges[0])
     ax.set_yticks(np.flatnonzero(is_venue) + 0.5, names)
@@ -291,17 +289,12 @@ def funding_heatmap(
     _thin_names(ax)
     is_missing = np.isnan(shown) & is_venue[:, None]
     _mark_gaps(ax, is_missing, edges)
-    style.note(ax, _colour_key(centre, level, has_gaps=bool(is_missing.any())))
+    style.note(ax, _colour_key(middle, level, has_gaps=bool(is_missing.any())))
     ends = ("neither", "min", "max", "both")
-    beyond = ends[bool(np.nanmin(shown) < centre - reach) + 2 * bool(np.nanmax(shown) > centre + reach)]
+    beyond = ends[bool(np.nanmin(shown) < middle - reach) + 2 * bool(np.nanmax(shown) > middle + reach)]
     scale = style.colorbar(ax, drawn, f"{_written(hours)} mean rate [bps per 8 h]", extend=beyond)
-    # Rates from 0 to the usual one are at one place of the scale.
-    distances = [float(distance) for distance in _distances(reach) if abs(distance) <= reach]
-    shown_ticks = [centre + distance for distance in distances if not 0.0 < distance <= level]
-    tick_names = [style.number(tick) for tick in shown_ticks]
-    if level:
-        tick_names[shown_ticks.index(0.0)] = f"0 to {level:g}"
-    scale.set_yticks(shown_ticks, tick_names)
+    shown_ticks = [middle + float(distance) for distance in _distances(reach) if abs(distance) <= reach]
+    scale.set_yticks(shown_ticks, [style.number(tick) for tick in shown_ticks])
     style.utc_axis(ax)
     return finish(ax, table, data, source=source)
 
@@ -346,45 +339,14 @@ def _usual_venues(cells: pd.DataFrame, level: float) -> list[str]:
     return list(map(str, share.index[share >= _NEARLY_ALWAYS]))
 
 
-def _stops(centre: float, reach: float, level: float) -> tuple[list[float], list[float]]:
-    """Return rates and their places on the colour scale, from 0 to 1.
-
-    Rates from 0 to the usual `level` are nearly colourless, because most rates of quiet markets are in
-    this range.
-    """
-    rates = [centre - reach, centre, centre + reach]
-    places = [0.0, 0.5, 1.0]
-    if level:
-        rates.insert(2, level)
-        places = [0.0, 0.5, 0.5 + _NEUTRAL, 1.0]
-    return rates, places
-
-
-def _norm(centre: float, reach: float, level: float) -> Any:
-    """Return the norm of the colours, linear between the stops."""
-    from matplotlib.colors import FuncNorm
-
-    rates, places = _stops(centre, reach, level)
-
-    def to_place(rate: Any) -> Any:
-        return np.interp(rate, rates, places)
-
-    def to_rate(place: Any) -> Any:
-        return np.interp(place, places, rates)
-
-    return FuncNorm((to_place, to_rate), vmin=rates[0], vmax=rates[-1])
-
-
-def _colour_scale(centre: float, reach: float, level: float) -> list[list[Any]]:
-    """Return the colours of plotly's linear scale that the norm gives."""
+def _colour_scale() -> list[list[Any]]:
+    """Return the colours of plotly's scale."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    rates, places = _stops(centre, reach, level)
-    at = np.linspace(0.0, 1.0, _STOPS)
-    values = rates[0] + at * (rates[-1] - rates[0])
-    colours = colormaps[DIVERGING](np.interp(values, rates, places))
-    return [[float(place), to_hex(colour)] for place, colour in zip(at, colours, strict=True)]
+    places = np.linspace(0.0, 1.0, _STOPS)
+    colours = colormaps[DIVERGING](places)
+    return [[float(place), to_hex(colour)] for place, colour in zip(places, colours, strict=True)]
 
 
 def _write_headings(ax: Axes, rows: list[str], is_venue: Bools, left: pd.Timestamp) -> None:
@@ -400,10 +362,10 @@ def _write_headings(ax: Axes, rows: list[str], is_venue: Bools, left: pd.Timesta
 def _colour_key(centre: float, level: float, *, has_gaps: bool) -> str:
     """Describe the colours of the heat map."""
     key = "orange: longs pay, purple: shorts pay"
-    if level:
-        key = f"orange: longs pay > {level:g} bp, purple: shorts"
     if centre:
         key = f"orange: above {centre:+g} bps; purple: below it"
+    if level and centre == level:
+        key = f"orange: above {level:g} bp, purple: below"
     return key + "; grey: no rate" * has_gaps
 
 
