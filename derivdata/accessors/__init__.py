@@ -30,7 +30,11 @@ _ALIASES = {"plot": PLOT_ALIASES}
 
 
 class Kind(NamedTuple):
-    """A kind of object: class, required columns or variables, functions, and the function that returns it."""
+    """A kind of object with methods in ``.dd``.
+
+    It has the name of its class, `type`, the required columns or variables, `needs`, and the paths of its
+    functions.
+    """
 
     name: str
     type: str

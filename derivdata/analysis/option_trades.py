@@ -53,7 +53,7 @@ def flow(
 
     Returns
     -------
-    Dataset, dims `by`, before them ``symbol``, ``exchange`` and ``time`` as far as they differ
+    Dataset, dims ``symbol``, ``exchange`` and ``time``, each only if there are several, then `by`
         ``bought`` and ``sold`` [coin] in the order book; ``net``, bought minus sold; ``premium_usd`` [USD],
         paid minus received by takers, NaN if a trade has no price or index; ``block`` [coin], blocks and legs
         of packages, which the other amounts exclude; ``trade_count``. NaN without trades.

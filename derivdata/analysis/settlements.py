@@ -284,10 +284,10 @@ def _overlapping(interval: Floats, since: Floats) -> tuple[Bools, Indices]:
 
 
 def _is_excess(overlap: Any, interval: Any) -> Any:
-    """Return where payments overlap by half of their interval or more.
+    """Return a mask of payments that overlap earlier ones by at least half of their interval.
 
-    The payment after a halt may be an hour late. With two-hourly payments this is half an interval, and the
-    next payment is on time.
+    Two-hourly payments must overlap by more than half: the payment after a halt may be an hour late, and the
+    next one, on time, then overlaps it by an hour.
     """
     is_two_hourly = interval == 2.0 * LATEST_SUM_HOURS
     return overlap > 0.5 * interval + np.where(is_two_hourly, _ROUNDING, -_ROUNDING)

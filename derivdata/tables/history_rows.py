@@ -641,7 +641,11 @@ def _may_be_far(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
 
 
 def _far_change(rates: _Array) -> UnitChange | None:
-    """Return the change where rates become 100 or 10,000 times as large, above all earlier ones."""
+    """Return the first row at which the median rate becomes about 100 or 10,000 times as large, else None.
+
+    The medians are of up to 50 rows on each side, and the later one must exceed the largest earlier rate by
+    a factor.
+    """
     rows = np.flatnonzero(np.isfinite(rates))
     values = rates[rows]
     if values.size < 2 * _ROWS_OF_LEVEL:

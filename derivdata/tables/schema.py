@@ -217,7 +217,7 @@ def coded(words: Iterable[str], codes: Array) -> pd.Categorical:
 
 
 def repeated(value: Any, size: int) -> Any:
-    """Repeat `value` in `size` rows, as a constant of its kind."""
+    """Return `size` rows of `value`: categorical for text, UTC times for a Timestamp, else a list."""
     if isinstance(value, str):
         return coded([value], np.zeros(size, dtype=np.int8))
     if isinstance(value, pd.Timestamp):

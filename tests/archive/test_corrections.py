@@ -168,7 +168,10 @@ def test_control_characters_in_a_reason_are_escaped(archive: Archive) -> None:
     ("where", "told"),
     [
         (None, "select rows"),
-        ({"rate_bps_8h": "1"}, "where must have key columns of funding_history, .*, got 'rate_bps_8h'"),
+        (
+            {"rate_bps_8h": "1"},
+            "where: 'rate_bps_8h' cannot select rows of funding_history; use symbol, exchange, or start=",
+        ),
         ({"exchange": "okx", "symbol": "ETH"}, "96 rows are outside the selection to replace, first"),
     ],
 )

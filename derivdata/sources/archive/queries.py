@@ -503,7 +503,10 @@ def correction_selection(
     chosen = {}
     for name, values in (where or {}).items():
         if name not in columns:
-            raise ValueError(f"where must have key columns of {table.name}, {columns}, got {name!r}")
+            raise ValueError(
+                f"where: {name!r} cannot select rows of {table.name}; use {', '.join(columns)}, "
+                "or start= and end= for times"
+            )
         chosen[name] = _as_set(values)
     if not chosen and window == EVER:
         raise ValueError("where, start or end is missing: select rows by columns or by time")
