@@ -118,7 +118,7 @@ def _sides(
         rows = rows.assign(place=rows["strike"].map(bins))
         table = _both_sides(ax, rows, bar_width(rows["place"][rows["open_interest"] > 0].unique()), symbol)
         label = f"strike [USD{binned}], 98 % shown"
-        most = f"at {style.number(totals.idxmax())} USD"
+        most = f"at the strike {style.number(totals.idxmax())} USD"
         strike_axis(ax, totals, price)
         _include_bars(ax, table["strike"])
         if kind == "open_interest" and len(expiries) == 1:
@@ -130,8 +130,8 @@ def _sides(
     missing = int(rows["missing"].sum())
     lack = f" ({missing} options without {what})" * bool(missing)
     worth = f" ({_usd(coins * price)})" if np.isfinite(price) else ""
-    which = f"in {len(expiries)} expiries" if len(expiries) > 1 else f"expire on {_date(expiries[0])}"
-    title = f"{symbol} options: most {did} {most}; {style.number(coins)} {symbol}{worth} {which}{lack}"
+    which = f"in {len(expiries)} expiries" if len(expiries) > 1 else f"that expire on {_date(expiries[0])}"
+    title = f"{symbol} options {which}: {style.number(coins)} {symbol}{worth} {did}, most {most}{lack}"
     style.dress(ax, title=title, x=label, y=f"puts (down), calls (up) [{symbol}]", form="size")
     ax.axhline(0, color=GREY, lw=0.8)
     style.legend(ax, "above")
@@ -179,8 +179,8 @@ def _date_labels(expiries: pd.DatetimeIndex) -> list[str]:
 def _usd(value: float) -> str:
     """Format dollars in millions or billions."""
     if value >= 1e9:
-        return f"{value / 1e9:.3g} B USD"
-    return f"{style.number(value / 1e6)} M USD"
+        return f"{value / 1e9:.3g}\u00a0B\u00a0USD"  # no line break within the amount
+    return f"{style.number(value / 1e6)}\u00a0M\u00a0USD"
 
 
 def _gamma(
@@ -281,8 +281,8 @@ def _include_bars(ax: Axes, places: pd.Series) -> None:
 
 
 def mark_price(ax: Axes, price: float, label: str, stroke: str) -> None:
-    """Draw a vertical line at a price behind the bars, with arrowheads where a bar would hide it."""
-    ax.axvline(price, color=style.ink(), lw=1.2, ls=stroke, zorder=0.5, label=label)
+    """Draw a vertical line with arrowheads at a price, over the bars."""
+    ax.axvline(price, color=style.ink(), lw=1.2, ls=stroke, zorder=3, label=label)
     look: dict[str, Any] = {"color": style.ink(), "ms": 6, "lw": 0, "clip_on": False, "label": "_price"}
     for end, marker in ((1.0, "v"), (0.0, "^")):
         ax.plot([price], [end], marker, transform=ax.get_xaxis_transform(), **look)
@@ -395,13 +395,16 @@ def option_flow(
         strike_axis(strip, totals, float(trades["index_price_usd"].median()))
         strip.axhline(0, color=GREY, lw=0.8)
         style.dress(strip, y=f"{side}s, bought\n− sold [{symbol}]", form="number")
+        words = f"net of {side}s: {nets.get(side, 0.0):+,.0f} {symbol}"
+        strip.text(0.99, 0.97, words, transform=strip.transAxes, ha="right", va="top", fontsize=8)
     low, high = lower.get_xlim()
     lower.set_xlim(min(low, wide.index[0] - width), max(high, wide.index[-1] + width))
     minimum = min(float(wide.to_numpy().min()), 0.0)
     most = max(float(wide.to_numpy().max()), 0.0)
     margin = 0.06 * (most - minimum)
     for strip in (upper, lower):
-        strip.set_ylim(minimum - margin, most + margin)  # A common scale makes calls and puts comparable.
+        # A common scale makes calls and puts comparable; the text is above the bars.
+        strip.set_ylim(minimum - margin, most + 4.0 * margin)
     name = symbol
     if trades["exchange"].nunique() == 1:
         name += f" on {trades['exchange'].iloc[0]}"

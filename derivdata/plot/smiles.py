@@ -124,7 +124,11 @@ def smile(
     title = f"{name_of(shown)}: {_finding(curve, chosen)}{_arbitrage(table)}"
     style.dress(ax, title=title, y="implied volatility [% a year]", form="percent")
     _delta_axis(ax, table)
-    _strikes_on_top(ax, shown, table, chosen, _key(table, past, ends))
+    key = _key(table, past, ends)
+    if "points more than" in title:
+        _mark_deltas(ax, table[table["expiry"] == chosen[len(chosen) // 2]])
+        key = f"{key}; rings: 25 delta".removeprefix("; ")
+    _strikes_on_top(ax, shown, table, chosen, key)
     style.label_ends(ax, ends)
     kept = table.drop(columns="traded").dropna(axis=1, how="all")
     return finish(ax, kept, quotes, fit, source=source)
@@ -171,6 +175,14 @@ def _key(table: pd.DataFrame, past: xr.Dataset | None, ends: list[tuple[float, s
     return "; ".join(words)
 
 
+def _mark_deltas(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw rings at 25 delta on the fit of the expiry in the title."""
+    line = rows[rows["kind"] == "fit"].sort_values("delta")
+    for place in (0.25, 0.75):
+        level = np.interp(place, line["delta"], line["iv"])
+        ax.plot([place], [level], "o", ms=9, mfc="none", mec=style.ink(), mew=1.4, zorder=4)
+
+
 def _delta_axis(ax: Axes, table: pd.DataFrame) -> None:
     """Label the axis of delta, and set the limits to traded quotes and fits."""
     inside = table[table["traded"] | (table["kind"] != "quote")]
@@ -209,10 +221,15 @@ def _strikes_on_top(
     for place in shown_deltas:
         if max(low, rows["delta"].iloc[0]) <= place <= min(high, rows["delta"].iloc[-1]):
             strike = level * np.exp(np.interp(place, rows["delta"], rows["log_moneyness"]))
-            digits = 10.0 ** (np.floor(np.log10(strike)) - 2)
-            words = style.number(float(np.round(strike / digits) * digits))
+            words = _three_digits(strike)
             look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": style.muted()}
             ax.annotate(words, (place, 1.0), (0, 2), ("data", "axes fraction"), "offset points", **look)
+
+
+def _three_digits(price: float) -> str:
+    """Format a price rounded to three digits: ``152,000``."""
+    digits = 10.0 ** (np.floor(np.log10(price)) - 2)
+    return style.number(float(np.round(price / digits) * digits))
 
 
 def _arbitrage(table: pd.DataFrame) -> str:
@@ -380,9 +397,10 @@ def implied_density(
     within = middle[middle["price_usd"].between(*ends)]
     color = PALETTE[len(tables) // 2 % len(PALETTE)]
     ax.fill_between(within["price_usd"], 100 * within["density_per_pct"], color=color, alpha=0.2, lw=0)
-    low, high = map(style.number, ends)
+    low, high = map(_three_digits, ends)
     when = middle["expiry"].iloc[0]
-    title = f"{name_of(fit)}: 90 % probability between {low} and {high} USD on {when.day} {when:%b %Y}"
+    title = f"{name_of(fit)}: risk-neutral probability of 90 % between {low} and {high} USD"
+    title += f" on {when.day} {when:%b %Y}"
     x = "price at expiry [USD], log scale"
     style.dress(ax, title=title, x=x, y="probability per 1 % of the price [%]")
     _price_ticks(ax)

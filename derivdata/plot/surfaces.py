@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 _ACROSS = 81
 _MIN_DISTANCE = 22.0
 """Minimum distance of columns with written values [points]."""
-_WRITTEN_AT = (-1.75, -1.0, 0.0, 1.0, 1.75)
+_MARGIN = 1.07
+"""Ends of the axis as multiple of the largest distance."""
+_WRITTEN_AT = (-2.0, -1.0, 0.0, 1.0, 2.0)
 """Moneyness of the written values [standard deviations]; the title compares two of them."""
 _NEAR_DAYS = 7.0
 _COMPARED = 1.0
@@ -133,9 +135,10 @@ def surface(
     edges = _edges(tenors)
     half = reach / (_ACROSS - 1)
     heights = np.linspace(-reach - half, reach + half, _ACROSS + 1)
+    heights[[0, -1]] = -_MARGIN * reach, _MARGIN * reach  # space for the outermost numbers
     drawn = ax.pcolormesh(edges, heights, 100 * iv, cmap=SEQUENTIAL, rasterized=True)
     expiry_axis(ax, tenors, expiries)
-    ax.set(xlim=(edges[0], edges[-1]), ylim=(-reach, reach))
+    ax.set(xlim=(edges[0], edges[-1]), ylim=(heights[0], heights[-1]))
     _write_values(ax, drawn, tenors, edges, spread.to_numpy(), 100 * iv)
     style.dress(ax, title=title, y=y, grid="")
     ax.locator_params(axis="y", nbins=5, steps=[1, 2, 5, 10])
@@ -164,7 +167,7 @@ def _write_values(ax: Axes, drawn: Any, tenors: Array, edges: Array, spread: Arr
     look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.0}
     for column in apart(per_log * np.log(tenors), _MIN_DISTANCE):
         for deviation in _WRITTEN_AT:
-            if abs(deviation) >= spread[-1]:
+            if abs(deviation) > spread[-1]:
                 continue  # outside the axes
             row = int(np.argmin(np.abs(spread - deviation)))
             value = iv[row, column]

@@ -277,10 +277,11 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     upper.plot(table["time"], 100 * table[f"atm_{shown:g}d"], color=PALETTE[0], lw=1.5)
     title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
     style.dress(upper, title=title, y="volatility\n[% annualised]")
-    upper.locator_params(axis="y", nbins=5, steps=[1, 2, 5, 10])
+    upper.locator_params(axis="y", nbins=5, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3)
     low, high = upper.get_ylim()
     missing = max(_MIN_POINTS - (high - low), 0.0)
     upper.set_ylim(low - missing / 2.0, high + missing / 2.0)
+    _mark_extremes(upper, table, f"atm_{shown:g}d")
     ends = [
         _end(table["strip_index"], "index", style.ink()),
         _end(table[f"atm_{shown:g}d"], f"{shown:g} d ATM", PALETTE[0]),
@@ -306,6 +307,29 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     return finish(upper, table, history, source=source, lowest=lower)
 
 
+def _mark_extremes(ax: Axes, table: pd.DataFrame, atm: str) -> None:
+    """Write the lowest and the highest value of the index [%] beyond both lines, unless it is the last."""
+    rows = table[["time", "strip_index", atm]].dropna(subset="strip_index").reset_index(drop=True)
+    index = 100.0 * rows["strip_index"]
+    if len(index) < 2 or not np.ptp(index):
+        return
+    margin = 0.14 * np.ptp(ax.get_ylim())  # space for the text
+    ax.set_ylim(ax.get_ylim()[0] - margin, ax.get_ylim()[1] + margin)
+    lines = 100.0 * rows[["strip_index", atm]]
+    lowest = int(index.idxmin())
+    highest = int(index.idxmax())
+    ends = (lowest, lines.min(axis=1), -5, "top"), (highest, lines.max(axis=1), 5, "bottom")
+    for row, beyond, shift, side in ends:
+        if abs(index[row] - index.iloc[-1]) < 0.05 * np.ptp(index):
+            continue  # the label at the right has it
+        place = row / (len(index) - 1)
+        anchor = "left" if place < 0.1 else "right" if place > 0.9 else "center"
+        look: dict[str, Any] = {"fontsize": 8, "ha": anchor, "va": side, "textcoords": "offset points"}
+        ax.plot([rows["time"][row]], [index[row]], "o", ms=4, color=style.ink())
+        at = rows["time"][row], beyond[row]
+        style.lift(ax.annotate(f"index {index[row]:.1f}", at, (0, shift), **look))
+
+
 def _end(column: pd.Series, words: str, color: str, *, signed: bool = False) -> tuple[float, str, str]:
     """Return the last value of a line [points or %], its label and its colour; NaN without a value."""
     values = 100.0 * column.dropna()
@@ -318,7 +342,7 @@ def _end(column: pd.Series, words: str, color: str, *, signed: bool = False) -> 
 
 
 def _finding(table: pd.DataFrame, index: str) -> str:
-    """Return a description of the last index, its change and its range, or else the sign of the skew."""
+    """Return a description of the last index, its change and the skew."""
     rows = table[["time", "strip_index"]].dropna()
     if len(rows):
         now = 100 * rows["strip_index"].iloc[-1]
@@ -326,21 +350,21 @@ def _finding(table: pd.DataFrame, index: str) -> str:
         span = (rows["time"].iloc[-1] - rows["time"].iloc[0]) / pd.Timedelta(1, "D")
         move = "rose" if now >= first else "fell"
         words = f"{index} {move} {abs(now - first):.1f} points to {now:.1f} % in {style.span_words(span)}"
-        low = 100 * rows["strip_index"].min()
-        high = 100 * rows["strip_index"].max()
-        if high - low > abs(now - first) + _MIN_POINTS:
-            words += f", between {low:.1f} and {high:.1f} %"
-        return words
-    words = "no index: no expiries on both sides"
+        return words + _skew(table)
+    return "no index: no expiries on both sides" + _skew(table)
+
+
+def _skew(table: pd.DataFrame) -> str:
+    """Return a description of the last skew of the middle time to expiry; empty without one."""
     skews = [name for name in table if str(name).startswith("rr25")]
     middle = skews[len(skews) // 2]
     last = table[middle].dropna()
-    if len(last) and np.isfinite(last.iloc[-1]):
-        side = "puts" if last.iloc[-1] < 0 else "calls"
-        tenor = middle.removeprefix("rr25_").removesuffix("d")
-        other = "calls" if side == "puts" else "puts"
-        words += f"; {tenor}-day {side} cost {100 * abs(last.iloc[-1]):.1f} points more than {other}"
-    return words
+    if not len(last) or not np.isfinite(last.iloc[-1]):
+        return ""
+    side = "puts" if last.iloc[-1] < 0 else "calls"
+    tenor = middle.removeprefix("rr25_").removesuffix("d")
+    other = "calls" if side == "puts" else "puts"
+    return f"; {tenor}-day {side} cost {100 * abs(last.iloc[-1]):.1f} points more than {other}"
 
 
 if TYPE_CHECKING:
@@ -562,12 +586,6 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
     title = f"{name_of(curve)}: {_carry_of(apr, tenors)}"
     y = "basis [% per year, simple]"
     name = "forward over spot"
-    low = float(np.min(apr))
-    high = float(np.max(apr))
-    # On an axis with 0 a level curve would look flat.
-    is_cut = low * high > 0.0 and high - low < 0.5 * max(high, -low)
-    if is_cut:
-        y += "\naxis does not begin at 0"
     table = pd.DataFrame(
         {
             "expiry": dates,
@@ -577,15 +595,11 @@ def _basis(data: Chain, source: Source | None, ax: Axes | None, engine: Engine) 
         }
     )
     if engine == "plotly":
-        strip = frames.Strip([_line_of(table, "basis_apr", name)], y, axis=_PERCENT)
+        strip = frames.Strip([_line_of(table, "basis_apr", name)], y, axis=_PERCENT | {"rangemode": "tozero"})
         return _interactive([strip], title, table, data, source=source)
     ax = style.axes(ax)
     ax.plot(tenors, apr, "o-", ms=5, lw=2.0, color=PALETTE[0], label=name)
-    if is_cut:
-        margin = max(0.3 * (high - low), 0.002)
-        ax.set_ylim(low - margin, high + margin)
-    else:
-        ax.axhline(0, color=GREY, lw=0.8)
+    ax.axhline(0, color=GREY, lw=0.8)  # the axis includes 0, so that noise does not look like a move
     style.dress(ax, title=title, y=y, form="percent")
     expiry_axis(ax, tenors, dates)
     return finish(ax, table, data, source=source)

@@ -187,8 +187,8 @@ def test_labels_at_line_ends_do_not_overlap() -> None:
     ax = plot.volatility(history, symbol="BTC")
     figure = ax.get_figure(root=True)
     labels = [t for t in ax.texts if t.get_text()]
-    assert [t.get_text() for t in labels] == ["30 d ATM 58.0 %", "index 59.0 %"]
-    places = np.array([t.xyann[1] for t in labels])
+    assert [t.get_text() for t in labels] == ["index 50.0", "30 d ATM 58.0 %", "index 59.0 %"]
+    places = np.array([t.xyann[1] for t in labels[1:]])  # without the lowest index, which is at its point
     height = 72.0 / figure.dpi * ax.get_window_extent().height
     assert (np.diff(places) * height).min() >= 8.0, "points"
     strips = figure.axes[0].child_axes
@@ -366,7 +366,7 @@ def test_largest_strike_in_the_title_is_a_listed_one() -> None:
     wide.loc[wide["strike"] == wide["strike"].max(), "open_interest"] = 50.0
     ax = plot.strikes(wide)
     assert len({bar.x for bar in bars_of(ax)}) < wide["strike"].nunique(), "they are binned"
-    assert f"most open at {wide['strike'].max():.4g} USD" in " ".join(ax.get_title(loc="left").split())
+    assert f"most at the strike {wide['strike'].max():.4g} USD" in " ".join(ax.get_title(loc="left").split())
 
 
 def test_fit_card_states_parameters_error_arbitrage_and_quote_count() -> None:
