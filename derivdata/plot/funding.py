@@ -500,7 +500,7 @@ def carry(
     kind
         ``"pairs"``: one row per pair, highest net mean first. A ring is the mean before costs, a dot the mean
         after costs with the interval of outcomes, all as simple APR of one leg's notional over the holding
-        time. The percentage at the right is the probability that the outcome exceeds the costs.
+        time. At the right are the mean after costs and the probability that the outcome exceeds the costs.
         ``"hold"``: one pair at several holding times: the mean after costs with the interval of outcomes, the
         mean before costs, and the holding time at which the mean after costs rises above zero.
     source, ax, figsize
@@ -549,15 +549,19 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         of_one = f" {symbol}"
         names = names.str.removeprefix(f"{symbol} ")  # the title has the symbol
     ax, place = style.rows(ax, list(names), 0.3)
-    ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.6, label=f"{share} of outcomes")
+    bar = f"{share} after costs"
+    ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.6, label=bar)
     ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], mew=1.5, ms=6.5, label="before costs")
     ax.plot(rows["net_apr"], place, "o", color=PALETTE[1], ms=6.5, label="after costs")
     at_right: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
     look: dict[str, Any] = {"fontsize": 8, "va": "center", "annotation_clip": False}
-    for row, chance in zip(place, rows["probability_net_positive"], strict=True):
-        words = "no interval"
+    forecasts = zip(place, rows["net_apr"], rows["probability_net_positive"], strict=True)
+    for row, net, chance in forecasts:
+        words = f"{100 * net:+.1f} %"
         if np.isfinite(chance):
-            words = style.share(chance)
+            words += f", {style.share(chance)}"
+        else:
+            words += ", no interval"
         ax.annotate(words, (1.0, row), (4, 0), **at_right, **look)
     ax.axvline(0, color=GREY, lw=1.0)
     held = ""
@@ -565,7 +569,7 @@ def _by_pair(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         held = f" held {style.day_words(rows['hold_hours'].iloc[0] / 24)}"
     clear = int((rows["net_bps"] > 0).sum()) or "None"
     title = f"{clear} of {len(rows)}{of_one} pairs{held} are forecast to clear their costs, {of}"
-    ax.annotate("P(> 0)", (1.0, -0.6), (4, 3), **at_right, **(look | {"va": "bottom"}))
+    ax.annotate("net, P(> 0)", (1.0, -0.6), (4, 3), **at_right, **(look | {"va": "bottom"}))
     style.dress(
         ax,
         title=title,
@@ -607,11 +611,14 @@ def _by_hold(rows: pd.DataFrame, of: str, share: str, ax: Axes | None) -> Axes:
         risk = f"; its {share} includes a loss"
     key = f"{of}; grey: {share} after costs"
     if np.isfinite(even):
-        time = f"within {style.day_words(even)}"
+        length = style.day_words(round(even, 1))
+        time = f"within {length}"
         if even > days[0]:
-            time = f"after {style.day_words(even)}"
+            time = f"after {length}"
+        where: dict[str, Any] = {"xycoords": ax.get_xaxis_transform(), "textcoords": "offset points"}
+        words = f"costs paid:\n{length}"
+        ax.annotate(words, (even, 0.98), (-4, 0), ha="right", va="top", fontsize=8, **where)
         paid = f"pays the costs of {cost:.3g} bps {time}"
-        key += "; dotted: costs paid"
         ax.axvline(even, color=PALETTE[2], lw=1.4, ls=":", label=time)
     pair = rows["name"].iloc[0].replace(" / ", ", short ")
     title = f"Long {pair}: the forecast {paid}{risk}"

@@ -18,9 +18,10 @@ def test_pairs_with_a_forecast_are_drawn() -> None:
     unknown["net_bps"] = np.nan
     ax = plot.carry([known, unknown])
     assert len(ax.get_yticklabels()) == 1
-    assert "90 % interval of outcomes" in [text.get_text() for text in ax.get_legend().get_texts()]
-    chance = f"{100 * float(known['probability_net_positive']):.0f} %"
-    assert ax.texts[0].get_text() == chance
+    assert "90 % interval after costs" in [text.get_text() for text in ax.get_legend().get_texts()]
+    net = 0.01 * float(known["net_bps"]) * 365.0 / 7.0
+    chance = 100 * float(known["probability_net_positive"])
+    assert ax.texts[0].get_text() == f"{net:+.1f} %, {chance:.0f} %"
     with pytest.raises(ValueError, match="no pair has a forecast"):
         plot.carry(unknown)
 
@@ -47,7 +48,7 @@ def test_a_forecast_without_an_interval_is_drawn_without_its_bar() -> None:
             curve[0] = curve[0].assign({name: np.nan})
     bottom, top = plot.carry(curve, "hold").get_ylim()
     assert bottom < float(curve[0]["net_bps"]) < top
-    assert "no interval" in [text.get_text() for text in plot.carry(curve[0]).texts]
+    assert any(text.get_text().endswith("%, no interval") for text in plot.carry(curve[0]).texts)
 
 
 def test_labels_state_whether_outcomes_include_prices() -> None:
@@ -56,7 +57,7 @@ def test_labels_state_whether_outcomes_include_prices() -> None:
         figures = [plot.carry(curve), plot.carry(curve, "hold")]
         assert " ".join(figures[0].get_title(loc="left").split()).endswith(of)
         legend = {t.get_text() for t in figures[0].get_legend().get_texts()}
-        assert legend >= {"90 % interval of outcomes", "before costs", "after costs"}
+        assert legend >= {"90 % interval after costs", "before costs", "after costs"}
         words = {t.get_text() for t in figures[1].texts}
         assert {" ".join(word.split()[:2]) for word in words} >= {"before costs", "after costs"}
         assert any(word.startswith(f"{of}; grey: 90 % interval after costs") for word in words)
