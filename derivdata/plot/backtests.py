@@ -354,7 +354,7 @@ def _turnover(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     title += f" ({float(result['turnover']):.3g} times the capital a year)"
     if total > 0.0:
         cost = float(spent.sum())
-        title += f" at costs of {cost:,.0f} USD, {1e4 * cost / total:.2g} bps"
+        title += f" at costs of {cost:,.0f} USD, {1e4 * cost / total:.2g} bps of the traded value"
     style.dress(ax, title=title, y=f"traded a {words} [thousand USD]", grid="y")
     ax.yaxis.set_major_formatter(lambda value, _: style.number(value / 1e3))
     if len(sums) <= _FEW_BARS:
@@ -428,16 +428,17 @@ def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
     ax.barh(place, shown["sharpe"], height=0.62, color=[PALETTE[0], *[GREY] * (len(shown) - 1)])
     ax.axvline(0, color=GREY, lw=1.0)
     reach = float(shown["sharpe"].abs().max()) or 1.0
-    for row, value in enumerate(shown["sharpe"]):
-        side = "left" if value >= 0.0 else "right"
-        where = value + np.copysign(0.015 * reach, value)
-        ax.text(where, row, f"{value:.2f}", va="center", ha=side, fontsize=8)
+    for row, (value, chance) in enumerate(zip(shown["sharpe"], shown["deflated_sharpe"], strict=True)):
+        where = max(value, 0.0) + 0.015 * reach  # right of 0: left of it are the names
+        words = f"{value:.2f} ({style.share(chance)})"
+        ax.text(where, row, words, va="center", fontsize=8)
     low, high = ax.get_xlim()
-    ax.set_xlim(low - 0.25 * reach * (low < 0.0), high + 0.12 * reach)
+    ax.set_xlim(low, high + 0.3 * reach)
     chance = f"{style.share(best['deflated_sharpe'])} likely to be more than chance"
     title = f"The best of {len(rows)} rules has a Sharpe ratio of {best['sharpe']:.2f}, {chance}"
     style.dress(ax, title=title, x="Sharpe ratio of daily returns [annualised]", grid="x")
-    style.note(ax, "likelihood: deflated Sharpe ratio, which corrects for the number of rules tried")
+    key = "in brackets: likelihood to be more than chance,"
+    style.note(ax, f"{key}\ncorrected for the rules tried (deflated Sharpe ratio)")
     return finish(ax, rows, result, source=source)
 
 
@@ -531,16 +532,21 @@ def pnl_attribution(
     ax.vlines(ends[:-2], place[:-2] - 0.31, place[1:-1] + 0.31, color=GREY, lw=0.7)
     span = float(np.ptp(np.r_[starts, ends])) or 1.0
     if span >= 1000.0:
-        written = list(map("{:,.0f}".format, widths.round() + 0.0))  # + 0.0 removes -0
+        written = list(map("{:+,.0f}".format, widths.round() + 0.0))  # + 0.0 removes -0
     else:
-        written = list(map(style.number, widths.tolist()))
+        written = [f"{'+' * (width > 0.0)}{style.number(width)}" for width in widths.tolist()]
     for at, edge in enumerate(np.maximum(starts, ends)):
         ax.text(edge + 0.012 * span, at, written[at], va="center", fontsize=8)
     ax.set_xlim(min(0.0, *starts, *ends) - 0.04 * span, max(0.0, *starts, *ends) + 0.14 * span)
     ax.axvline(0.0, color=GREY, lw=0.8)
     most = int(np.argmax(np.abs(steps)))
     unit = {"usd": "USD", "coin": "coins"}[currency]
-    title = f"P&L {written[-1]} {unit}; the largest term is {names[most]} ({written[most]})"
+    of = "P&L"
+    if "leg" in attribution.dims and "days" in attribution:
+        count = attribution.sizes["leg"]
+        of += f" of {count} leg{'s' * (count != 1)}"
+        of += f" in {style.span_words(float(attribution['days'].max()))}:"
+    title = f"{of} {written[-1]} {unit}; the largest term is {names[most]} ({written[most]})"
     style.dress(ax, title=title, x={"usd": "P&L [USD]", "coin": "P&L [coin]"}[currency], grid="x")
     style.write(ax.xaxis, "number")
     style.note(ax, "blue: gain; orange: loss; grey: residual and total")
