@@ -110,7 +110,7 @@ def liquidations(
     limits = first - margin, last + margin
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
-    title = _liquidations_title(events) + "; coverage not stated" * (coverage is None)
+    title = _liquidations_title(events, last - first) + "; coverage not stated" * (coverage is None)
     level = None
     if price is not None:
         level = _around(style.median_price(price), first, last)
@@ -224,7 +224,7 @@ def _price_label(price: Rates | None) -> str:
     return f"{symbols[0]} price\n[USD]" if len(symbols) == 1 else "price\n[USD]"
 
 
-def _liquidations_title(events: pd.DataFrame) -> str:
+def _liquidations_title(events: pd.DataFrame, span: pd.Timedelta) -> str:
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     if len(assets) >= 40:
         assets = f"{events['symbol'].nunique()} symbols"
@@ -235,6 +235,7 @@ def _liquidations_title(events: pd.DataFrame) -> str:
     by_venue = events.groupby("exchange", observed=True)["value_usd"].sum()
     side, share = ("longs", longs) if longs >= 0.5 else ("shorts", 1.0 - longs)
     words = f"{assets}: {side} were {style.share(share)} of the {_million(value)} liquidated"
+    words += f" in {style.span_words(max(span / pd.Timedelta(1, 'D'), 1.0 / 24.0))}"
     if len(by_venue) > 1:
         most = style.share(by_venue.max() / value)
         words += f"; {most} of the total was on {by_venue.idxmax()}"
@@ -546,7 +547,10 @@ def _history(ax: Axes | None, data: pd.DataFrame, name: str) -> tuple[list[Axes]
         upper.plot(_times(rows), drawn, color=color, lw=1.6, label=f"{distance:g} bps")
         last = float(depth.iloc[-1]) / 1e6
         if last > 0.0:
-            ends.append((np.log10(last), f"{distance:g} bps: {last:,.3g}", color))
+            written = f"{last:,.1f}"
+            if last < 0.1:
+                written = _two_digits(last)
+            ends.append((np.log10(last), f"{distance:g} bps: {written} M USD", color))
     wide = data[data["depth_bps"] == distances[0]].sort_values("time")
     # Labels at 1, 2 and 5: other labels of a logarithmic axis would be formulas.
     upper.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

@@ -634,7 +634,7 @@ def taker_volume(
     every = style.every(strip[0], len(delta))
     shown = delta.iloc[::-every].iloc[::-1]  # the last step is drawn
     for place, venue in enumerate(delta):
-        look = style.look(place)
+        look = style.look(place + 2)  # the first two colours are those of bought and sold
         strip[0].plot(shown.index, shown[venue] / _MILLION, lw=1.1, label=str(venue), **look)
         last = float(delta[venue].ffill().iloc[-1]) / _MILLION
         ends.append((last, f"{venue} {_signed(last)}", str(look["color"])))

@@ -56,6 +56,6 @@ def test_a_depth_that_ends_without_a_value_is_drawn(missing: str) -> None:
     ax = dd.plot.orderbook_depth(data, source="made by hand")
     ax.figure.canvas.draw()
     labels = [text.get_text() for text in ax.texts]
-    assert "10 bps: 5" in labels
+    assert "10 bps: 5.0 M USD" in labels
     assert not [label for label in labels if "nan" in label]
     plt.close("all")

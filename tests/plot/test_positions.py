@@ -170,8 +170,8 @@ def test_title_of_small_or_missing_depth_has_no_zeros(change: dict[str, float], 
 @pytest.mark.parametrize(
     ("venues", "value", "words"),
     [
-        (["a", "a", "b"], 1e3, "of the 3,000 USD liquidated; 67 % of the total was on a"),
-        (["a", "b", "c"], 1e6, "of the 3.0 million USD liquidated; 33 % of the total was on a"),
+        (["a", "a", "b"], 1e3, "of the 3,000 USD liquidated in 2 hours; 67 % of the total was on a"),
+        (["a", "b", "c"], 1e6, "of the 3.0 million USD liquidated in 2 hours; 33 % of the total was on a"),
     ],
 )
 def test_title_of_liquidations_states_the_largest_venue(venues: list[str], value: float, words: str) -> None:
@@ -367,8 +367,8 @@ def test_liquidation_sums_are_drawn_and_other_tables_rejected() -> None:
     sums = sums.assign(long_usd=[2e6, 0.0], short_usd=[np.nan, 1e6], resolution="1h")
     ax = dd.plot.liquidations(sums)
     assert (
-        ax.get_title(loc="left")
-        == "BTC: longs were 67 % of the 3.0 million USD liquidated; coverage not stated"
+        " ".join(ax.get_title(loc="left").split())
+        == "BTC: longs were 67 % of the 3.0 million USD liquidated in 1 hour; coverage not stated"
     )
     drawn = dd.plot.data(ax)
     assert drawn[["side", "value_usd"]].to_numpy().tolist() == [["long", 2e6], ["short", 1e6]]
