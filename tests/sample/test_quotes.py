@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
+from derivdata.errors import DataNotice
 from derivdata.matrix import FETCHERS
 from derivdata.sources import sample
 from derivdata.tables import TABLES
@@ -164,3 +165,13 @@ def test_spot_is_the_index_within_its_deviation_and_usd_differs_by_the_price_of_
     own = (tether["BTC"] - tether["ETH"]).std() / np.sqrt(2.0)
     assert own == pytest.approx(law["deviation_bps"], rel=0.06)
     assert tether.mean(axis=1).std() == pytest.approx(law["usdt_deviation_bps"], rel=0.35)
+
+
+def test_prices_requested_at_a_finer_step_state_the_step_of_the_sample() -> None:
+    """The sample has a price every five minutes, 288 a day."""
+    dd.connect("sample")
+    with pytest.warns(DataNotice, match="requested resolution '1m', but the response has '5m'"):
+        rows = dd.prices.history("BTC", "2026-06-01", "2026-06-02", venues=["okx"], resolution="1m")
+    assert len(rows) == 288
+    assert rows["resolution"].unique().tolist() == ["5m"]
+    dd.disconnect()

@@ -189,7 +189,7 @@ def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, An
                 "price_usd": np.round(prices, 8).ravel(),
             }
         )
-    return with_words(by_day, "kind", _PRICE_KINDS, "raw")
+    return with_words(by_day, "kind", _PRICE_KINDS, "5m")
 
 
 def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
