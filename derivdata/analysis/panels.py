@@ -28,7 +28,16 @@ from derivdata.support.times import length
 from derivdata.tables import panels as tables
 from derivdata.tables.frames import require_columns as require_columns
 from derivdata.tables.frames import require_decimal_volatility as require_decimal_volatility
-from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
+from derivdata.units import (
+    BPS_UNIT,
+    HOUR_UNIT,
+    NATIVE_UNIT,
+    PERCENT_UNIT,
+    RATE_UNIT,
+    USD_UNIT,
+    VOLATILITY_SPELLINGS,
+    VOLATILITY_UNIT,
+)
 
 _MAX_DRAWS = 100_000
 
@@ -309,6 +318,18 @@ def require_unit_if_stated(data: xr.DataArray, name: str, *units: str) -> None:
         raise ValueError(
             f"{name} must be in {units[0]!r}, got {unit!r}: pass that quantity, or convert it with dd.units"
         )
+
+
+def decimal_volatility(data: xr.DataArray, name: str) -> xr.DataArray:
+    """Return a volatility in decimal per √year, converted from percent; a unit need not be stated."""
+    unit = unit_of(data, name)
+    if unit == PERCENT_UNIT:
+        return (data / 100.0).assign_attrs(data.attrs | {"units": VOLATILITY_UNIT})
+    if unit not in (None, *VOLATILITY_SPELLINGS):
+        raise ValueError(
+            f"{name} must be a volatility in {VOLATILITY_UNIT!r} or {PERCENT_UNIT!r}, got {unit!r}"
+        )
+    return data
 
 
 def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:

@@ -24,12 +24,12 @@ import xarray as xr
 
 from derivdata.analysis.labelling import applied, elementwise
 from derivdata.analysis.panels import (
+    decimal_volatility,
     last_valid,
     require,
     require_times,
     require_variables,
     row_quantiles,
-    unit_of,
     whole,
 )
 from derivdata.support.arguments import typed
@@ -150,7 +150,6 @@ def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
 
 
 UNIT = "1/√year"
-_PERCENT = "%"
 _LN2 = float(np.log(2.0))
 
 
@@ -537,15 +536,10 @@ def implied_minus_realised(
 
 
 def _decimal(data: xr.DataArray, name: str) -> xr.DataArray:
-    """Return a volatility in decimal per √year, converted from percent if necessary."""
+    """Return a volatility over time in decimal per √year, converted from percent if necessary."""
     panel = require(data, "time", name=name)
     require_times(panel, name)
-    unit = unit_of(panel, name)
-    if unit == _PERCENT:
-        return panel / 100.0
-    if unit not in (None, UNIT):
-        raise ValueError(f"{name} must be a volatility in {UNIT!r} or {_PERCENT!r}, got {unit!r}")
-    return panel
+    return decimal_volatility(panel, name)
 
 
 def _require_common(implied: xr.DataArray, realised: xr.DataArray, dim: str) -> None:

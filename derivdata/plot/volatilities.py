@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import surface
-from derivdata.analysis.panels import require_unit_if_stated, require_variables
+from derivdata.analysis.panels import decimal_volatility, require_variables
 from derivdata.plot import frames, style
 from derivdata.plot.fits import (
     EXPIRY,
@@ -32,7 +32,6 @@ from derivdata.plot.style import GREY, PALETTE
 from derivdata.support.arrays import Array
 from derivdata.support.times import naive_utc
 from derivdata.tables.frames import require_columns, require_timestamps
-from derivdata.units import PERCENT_UNIT, VOLATILITY_SPELLINGS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,9 +64,9 @@ def volatility(
     ----------
     data
         For ``"history"``: result of ``dd.analysis.surface.history`` for one symbol and venue, with the points
-        ``atm`` and ``rr25``, and optionally ``bf25``. For ``"realised"``: implied volatility [1/√year] with
-        the dim ``time`` only; a scalar coordinate ``tenor`` [days] appears in the labels. For
-        ``"published"``: a venue's published index [1/√year], in the same form. For ``"cone"``: result of
+        ``atm`` and ``rr25``, and optionally ``bf25``. For ``"realised"``: implied volatility [1/√year or %]
+        with the dim ``time`` only; a scalar coordinate ``tenor`` [days] appears in the labels. For
+        ``"published"``: a venue's published index, in the same form. For ``"cone"``: result of
         ``dd.analysis.volatility.cone`` for one symbol and venue.
     kind
         ``"history"``: a volatility index and volatility at the forward of the middle time to expiry; below
@@ -99,18 +98,17 @@ def volatility(
     Raises
     ------
     ValueError
-        `data` or `realised` does not fit the `kind`, has several symbols or venues, or only missing values;
-        or an option belongs to another `kind`.
+        `data` or `realised` does not fit the `kind`, has several symbols or venues, another unit, or only
+        missing values; or an option belongs to another `kind`.
     """
     only_for(kind, ("realised",), realised=realised)
     only_for(kind, ("published",), computed=computed)
     only_for(kind, ("cone",), implied=implied)
     if kind == "realised":
-        return _two_lines(data, realised, symbol, source, ax)
+        names = ("implied", "realised")
+        return _two_lines(data, realised, names, names, symbol, source, ax)
     if kind == "published":
-        return _two_lines(
-            data, computed, symbol, source, ax, names=("published", "computed"), words=_PUBLISHED
-        )
+        return _two_lines(data, computed, ("published", "computed"), _PUBLISHED, symbol, source, ax)
     if not isinstance(data, xr.Dataset):
         raise ValueError(f"kind={kind!r} needs a Dataset, got a DataArray")
     if kind == "cone":
@@ -119,52 +117,80 @@ def volatility(
 
 
 def _two_lines(
-    implied: Any,
-    realised: Any,
+    data: Any,
+    other: Any,
+    names: tuple[str, str],
+    words: tuple[str, str],
     symbol: str,
     source: Source | None,
     ax: Axes | None,
-    names: tuple[str, str] = ("implied", "realised"),
-    words: tuple[str, str] = ("implied", "realised"),
 ) -> Axes:
-    for name, line in (("data", implied), (names[1], realised)):
-        if getattr(line, "dims", ()) != ("time",) or not line.notnull().any():
-            others = [f"{dim}=..." for dim in getattr(line, "dims", ()) if dim != "time"]
-            fix = f": select with {name}.sel({', '.join(others)})" if others else ""
-            raise ValueError(f"{name} must be an array with one dim, time, and a value{fix}")
-        require_unit_if_stated(line, name, *VOLATILITY_SPELLINGS, PERCENT_UNIT)
+    """Draw two volatilities over time, shaded by which is higher, with their mean difference as the title.
+
+    `names` are columns of the table behind the figure, `words` the start of the labels.
+    """
+    first = _over_time_in_decimal(data, "data")
+    second = _over_time_in_decimal(other, names[1])
+    first_label = words[0]
+    if "tenor" in first.coords:
+        first_label += _length(float(first["tenor"]))
+    step_days = float(second["time"].diff("time").median() / np.timedelta64(1, "D"))
+    second_label = words[1] + _length(step_days * second.attrs.get("steps", np.nan))
+    table = pd.DataFrame({names[0]: first.to_series(), names[1]: second.to_series()})
     ax = style.axes(ax)
-    above, below = xr.align(implied, realised, join="inner")
-    # The lines may have different times: interpolate, so that the shading follows both drawn lines.
-    drawn = pd.DataFrame({"upper": implied.to_series(), "lower": realised.to_series()})
-    drawn = drawn.interpolate("time", limit_area="inside").dropna()
-    for sign, color in ((1.0, PALETTE[0]), (-1.0, PALETTE[1])):
-        where = sign * (drawn["upper"] - drawn["lower"]) > 0
-        ax.fill_between(
-            drawn.index, drawn["upper"], drawn["lower"], where=where, color=color, alpha=0.18, lw=0
-        )
-    of = _length(float(implied["tenor"]) if "tenor" in implied.coords else np.nan)
-    step = realised["time"].diff("time").median() / np.timedelta64(1, "D")
-    over = _length(float(step * realised.attrs.get("steps", np.nan)))
-    first = words[0] + of
-    second = words[1] + over
-    for name, line, color in ((first, implied, PALETTE[0]), (second, realised, PALETTE[1])):
-        present = line.dropna("time")
-        marker = "o" if present.sizes["time"] <= _FEW else None
-        look: dict[str, Any] = {"color": color, "lw": 1.5, "marker": marker, "ms": 3.5}
-        label = f"{name}: {100 * float(present[-1]):.1f} %"
-        ax.plot(line["time"].values, line.values, label=label, **look)
-    difference = 100 * (above - below).mean().item() if above.size else np.nan
-    finding = f"{first} and {second}"
-    if np.isfinite(difference):
-        side = "above" if difference > 0 else "below"
-        finding = f"{first} {abs(difference):.1f} points {side} {second} on average"
-    title = f"{symbol or 'Volatility'}: {finding}"
+    _shade_between(ax, table[names[0]], table[names[1]])
+    _draw_line(ax, first, first_label, PALETTE[0])
+    _draw_line(ax, second, second_label, PALETTE[1])
+    title = f"{symbol or 'Volatility'}: {_mean_difference(first, second, first_label, second_label)}"
     style.dress(ax, title=title, y="volatility [% annualised]", form="percent")
     style.legend(ax, "above")
     style.utc_axis(ax)
-    table = pd.DataFrame({names[0]: implied.to_series(), names[1]: realised.to_series()})
-    return finish(ax, table.rename_axis("time").reset_index(), implied, realised, source=source)
+    return finish(ax, table.rename_axis("time").reset_index(), first, second, source=source)
+
+
+def _over_time_in_decimal(data: Any, name: str) -> xr.DataArray:
+    """Return a volatility [1/√year] over time after checks of its dim, values and unit."""
+    dims = getattr(data, "dims", ())
+    if dims != ("time",) or not data.notnull().any():
+        others = [f"{dim}=..." for dim in dims if dim != "time"]
+        remedy = ""
+        if others:
+            remedy = f": select with {name}.sel({', '.join(others)})"
+        raise ValueError(f"{name} must be an array with one dim, time, and a value{remedy}")
+    return decimal_volatility(data, name)
+
+
+def _shade_between(ax: Axes, first: pd.Series, second: pd.Series) -> None:
+    """Shade the area between two lines in the colour of the higher one."""
+    # The lines may have different times: interpolate, so that the shading follows both drawn lines.
+    lines = pd.DataFrame({"first": first, "second": second})
+    lines = lines.interpolate("time", limit_area="inside").dropna()
+    look: dict[str, Any] = {"alpha": 0.18, "lw": 0}
+    first_is_higher = lines["first"] > lines["second"]
+    second_is_higher = lines["first"] < lines["second"]
+    for where, color in ((first_is_higher, PALETTE[0]), (second_is_higher, PALETTE[1])):
+        ax.fill_between(lines.index, lines["first"], lines["second"], where=where, color=color, **look)
+
+
+def _draw_line(ax: Axes, line: xr.DataArray, label: str, color: str) -> None:
+    """Draw a volatility over time, with its last value in the legend and markers if it is short."""
+    present = line.dropna("time")
+    marker = None
+    if present.sizes["time"] <= _FEW:
+        marker = "o"
+    look: dict[str, Any] = {"color": color, "lw": 1.5, "marker": marker, "ms": 3.5}
+    ax.plot(line["time"].values, line.values, label=f"{label}: {100 * float(present[-1]):.1f} %", **look)
+
+
+def _mean_difference(first: xr.DataArray, second: xr.DataArray, first_label: str, second_label: str) -> str:
+    """Return a description of the mean difference at common times, or only the labels without one."""
+    points = 100 * float((first - second).mean())  # xarray subtracts at common times only
+    if not np.isfinite(points):
+        return f"{first_label} and {second_label}"
+    side = "below"
+    if points > 0:
+        side = "above"
+    return f"{first_label} {abs(points):.1f} points {side} {second_label} on average"
 
 
 def _length(days: float) -> str:

@@ -238,6 +238,8 @@ def test_published_indices_in_percent_are_compared_with_decimal_volatilities() -
     ended = xr.DataArray([0.4, 0.3], {"time": time}, "time", attrs={"units": "1/√year"})
     edge = volatility.implied_minus_realised(index, ended, window="1d")
     np.testing.assert_allclose(edge["volatility"], [0.5 - 0.3, np.nan], rtol=1e-14)
+    old = ended.assign_attrs(units="1/sqrt(year)")  # as in files written before version 0.2
+    xr.testing.assert_identical(volatility.implied_minus_realised(index, old, window="1d"), edge)
     with pytest.raises(ValueError, match="implied must be a volatility in '1/√year' or '%', got 'bps/8h'"):
         volatility.implied_minus_realised(index.assign_attrs(units="bps/8h"), ended, window="1d")
     with pytest.raises(ValueError, match="realised must be a volatility in '1/√year' or '%', got 'USD'"):

@@ -334,6 +334,23 @@ def test_title_of_implied_and_realised_states_their_difference() -> None:
         plot.volatility(several, "published", computed=made.volatility(0.5))
 
 
+def test_published_index_in_percent_is_drawn_like_a_decimal_one() -> None:
+    """An index of 50 % is ten points above 40 %."""
+    index = made.volatility(0.5).rename("index_pct").copy(data=np.full(10, 50.0)).assign_attrs(units="%")
+    for kind, option in (("realised", "realised"), ("published", "computed")):
+        ax = plot.volatility(index, kind, **{option: made.volatility(0.4)})
+        assert "10.0 points above" in " ".join(ax.get_title(loc="left").split())
+        assert ax.get_legend().get_texts()[0].get_text().endswith(": 50.0 %")
+        assert ax.lines[0].get_ydata() == pytest.approx([0.5] * 10)
+        assert plot.data(ax).iloc[0, 1:].tolist() == pytest.approx([0.5, 0.4])
+    ax = plot.volatility(made.volatility(0.5), "published", computed=index)
+    assert "0.0 points" in ax.get_title(loc="left")
+    with pytest.raises(ValueError, match="data must be a volatility in '1/√year' or '%', got 'USD'"):
+        plot.volatility(index.rename("index").assign_attrs(units="USD"), "published", computed=index)
+    with pytest.raises(ValueError, match=r"computed must be a volatility in .*, got '1/year'"):
+        plot.volatility(index, "published", computed=made.volatility(0.5).assign_attrs(units="1/year"))
+
+
 @pytest.mark.parametrize(
     ("latest", "words"), [(0.2, "below 95 % of past windows"), (0.45, "above 50 % of past windows")]
 )
