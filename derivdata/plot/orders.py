@@ -79,7 +79,7 @@ def liquidations(
         Prices [USD] of one symbol with a dim ``time``, or the table ``prices_history``, whose median over
         venues is used. None omits the price.
     start, end
-        Span to draw; None uses the first and the last event.
+        Span to draw: events with ``start <= time < end``. None uses the first and the last event, inclusive.
     top
         Number of venues with a separate row, by value; all others share one row.
     source, ax, figsize, engine
@@ -105,6 +105,7 @@ def liquidations(
     """
     events = _orders(events)
     first, last = _span(events, start, end)
+    events = _select(events, start, end)
     sums = _sums(events, (last - first) / pd.Timedelta(1, "h"))
     margin = max((last - first) * 0.03, pd.Timedelta(1, "min"))
     limits = first - margin, last + margin
@@ -282,6 +283,15 @@ def _span(
     if last < first:
         raise ValueError(f"start must not be after end, got start {first} and end {last}")
     return _naive(first), _naive(last)
+
+
+def _select(events: pd.DataFrame, start: times.TimeLike | None, end: times.TimeLike | None) -> pd.DataFrame:
+    """Return the events at `start` or later and before `end`, each if given."""
+    if start is not None:
+        events = events[_times(events) >= _naive(times.timestamp(start, "start")).to_datetime64()]
+    if end is not None:
+        events = events[_times(events) < _naive(times.timestamp(end, "end")).to_datetime64()]
+    return events
 
 
 def _naive(when: pd.Timestamp) -> pd.Timestamp:

@@ -108,6 +108,26 @@ def test_a_short_window_has_bars_of_minutes(minutes: int, label: str, heights: l
     assert [bar.height for bar in bars_of(ax)] == pytest.approx(heights)
 
 
+@pytest.mark.parametrize("engine", ["matplotlib", "plotly"])
+def test_liquidations_outside_the_span_are_not_drawn(engine: str) -> None:
+    """Of orders at 00:00 to 11:00, those at 08:00 and 09:00 are two longs of 0.5 M USD on beta."""
+    events = made.liquidated()
+    start = made.START + pd.Timedelta(8, "h")
+    end = made.START + pd.Timedelta(10, "h")
+    title = "BTC: longs were 100 % of the 1.0 million USD liquidated; coverage not stated"
+    of_all = plot.liquidations(events, start=start, end=end, engine=engine)
+    of_selected = plot.liquidations(events.iloc[8:10], start=start, end=end, engine=engine)
+    assert plot.data(of_all)["value_usd"].tolist() == [500_000.0] * 2
+    pd.testing.assert_frame_equal(plot.data(of_all), plot.data(of_selected))
+    if engine == "plotly":
+        assert of_all.to_json() == of_selected.to_json()
+        return
+    assert " ".join(of_all.get_title(loc="left").split()) == title
+    assert of_all.get_ylim() == of_selected.get_ylim()
+    assert of_all.get_legend_handles_labels()[1] == ["longs: 1.0 M USD", "shorts: 0 USD"]
+    assert [t.get_text() for t in panels_of(of_all)[1].get_yticklabels()] == ["beta"]
+
+
 def panels_of(ax: Axes) -> tuple[list[Axes], Axes]:
     """Return the axes over time, and the axes of the venues."""
     over_time, venues = ax.get_figure(root=True).axes[0].child_axes
