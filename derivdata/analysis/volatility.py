@@ -62,9 +62,10 @@ def bars(price: xr.DataArray, *, step: str | pd.Timedelta = "1d") -> xr.Dataset:
         ``open_usd``, ``high_usd``, ``low_usd``, ``close_usd`` (first, highest, lowest, last price) and
         ``count`` (prices) with ``time`` at the start of each bar, without gaps; NaN for a bar without a
         price, and for the first and the last bar if prices begin later than its start, or end earlier than
-        its end, by more than the median step between prices: an incomplete bar would look calm. The open is
-        the last price up to the bar's start if the previous bar has one, so that no move between two bars is
-        lost. Highs and lows between samples are not observed: on a random walk that is sampled m times a bar,
+        its end, by more than the median step between prices: an incomplete bar would look calm. A price at a
+        bar's start belongs to that bar. The open is the last price before the start if the previous bar has
+        one, so that no move between two bars is lost: daily bars of hourly prices run from 23:00 to 23:00.
+        Highs and lows between samples are not observed: on a random walk that is sampled m times a bar,
         either end of the range is too small by 0.58 √(1/m) of a bar's standard deviation (Broadie, Glasserman
         and Kou, 1997).
 

@@ -93,6 +93,14 @@ def test_bipower_variation_equals_hand_calculation(middle: float, share: float) 
     assert float(result["jump_share"]) == pytest.approx(share, abs=1e-12)
 
 
+def test_price_at_the_start_of_a_bar_belongs_to_it() -> None:
+    """The second day opens at 11, the last price of the first day, and 13 of 00:00 is its high."""
+    time = np.datetime64("2026-01-01T00:00", "us") + np.arange(4) * np.timedelta64(12, "h")
+    price = xr.DataArray([10.0, 11.0, 13.0, 12.0], {"time": time}, ("time",), attrs={"units": "USD"})
+    bars = volatility.bars(price, step="1d")
+    assert [bars[name].values.tolist() for name in NAMES] == [[10, 11], [11, 13], [10, 11], [11, 12]]
+
+
 def test_bars_outside_the_prices_are_nan() -> None:
     """Half-hourly, bars of two hours: from 11:00 to 16:30 whole is 12:00 to 16:00, and 16:00 is not over.
 
