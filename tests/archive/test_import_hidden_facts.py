@@ -965,6 +965,31 @@ def test_charts_of_coinglass_in_coins_are_not_usd(tmp_path: Path) -> None:
         _import(tmp_path, "coinglass_oi_exchange_history_chart_BTC.json", body)
 
 
+def test_prices_of_candles_have_the_step_between_them(tmp_path: Path) -> None:
+    """Polls of a price have no step, even if they are an hour apart."""
+    market = {"market": "okx:BTC"}
+    _import(tmp_path, "BTC.csv", _lines("ts,open,high,low,close", "{s},67000,67100,66900,67050"), **market)
+    assert {*_rows(tmp_path, "prices_history")["resolution"]} == {"1h"}
+    _import(tmp_path / "polls", "BTC.csv", _lines("ts,last", "{s},67000"), **market)
+    assert {*_rows(tmp_path / "polls", "prices_history")["resolution"]} == {"raw"}
+
+
+def test_rates_of_several_venues_at_one_time_are_samples(tmp_path: Path) -> None:
+    """0.0081 % per 8 hours are 0.81 bps; the open interest is in USD by its name, and Bybit's is halved."""
+    content = (
+        "Timestamp (UTC),Coin,Exchange,Funding Rate 8h (%),Open Interest ($),Mark Price\n"
+        '2026-02-02 12:00:00,BTC,Binance,0.0081%,"7,850,000,000",67000.5\n'
+        '2026-02-02 12:00:00,BTC,Hyperliquid,0.0100%,"2,100,000,000",66998.0\n'
+        '2026-02-02 12:00:00,ETH,Bybit,-0.0025%,"1,900,000,000",2000.5\n'
+    )
+    _import(tmp_path, "screener.csv", content)
+    rates = _rows(tmp_path, "funding_history").set_index(["symbol", "exchange"])["rate_bps_8h"]
+    assert rates[("BTC", "binance")] == pytest.approx(0.81)
+    assert rates[("ETH", "bybit")] == pytest.approx(-0.25)
+    assert _rows(tmp_path, "oi_history")["oi_usd"].sum() == 10_900_000_000.0
+    assert len(_rows(tmp_path, "prices_history")) == 3
+
+
 def test_prices_of_dated_futures_with_their_type_are_read(tmp_path: Path) -> None:
     content = _lines("time,symbol,contractType,price", "{s},BTCUSDT_260327,CURRENT_QUARTER,67000")
     _import(tmp_path, "binance_futures_prices.csv", content)

@@ -734,24 +734,27 @@ def _actual_rates(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(reason=reasons)
 
 
-_MIN_LARGE_INTEREST = 1e7
-"""Open interest of BTC or ETH on the largest venues [USD], which was always higher since 2020."""
+_SUPPLIES = {"BTC": 2.1e7, "ETH": 1.25e8}
+"""Coins that exist at most: by Bitcoin's protocol, and ETH's supply of 122 million in 2022 and less later.
+
+Open interest above them is in USD, whatever the price.
+"""
 
 
 def _charts_in_usd(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return open interest in USD; raise if that of BTC or ETH on a large venue is probably in coins.
+    """Return open interest in USD; raise if that of BTC or ETH on all venues may be in coins.
 
-    CoinGlass returns USD or coins by the parameter ``unit`` of the request (API v4, 2026).
+    CoinGlass returns USD or coins by the parameter ``unit`` of the request, ``usd`` or ``coin``, which the
+    response does not repeat (API v4, 2026, as public clients use it).
     """
-    is_large = frame["exchange"].astype(object).isin(["binance", "bybit", "okx"])
-    is_leader = frame["symbol"].astype(object).isin(["BTC", "ETH"])
-    largest = frame.loc[is_large & is_leader, "oi_usd"].max()
-    if largest < _MIN_LARGE_INTEREST:
-        raise ArchiveError(
-            f"its open interest of BTC or ETH on a large venue is at most {largest:,.6g}, probably in "
-            "coins: request the chart with unit=usd"
-        )
-    return frame
+    supplies = frame["symbol"].astype(object).map(_SUPPLIES)
+    largest = frame.loc[supplies.notna(), "oi_usd"].max()
+    if (frame["oi_usd"] > supplies).any() or supplies.isna().all():
+        return frame
+    raise ArchiveError(
+        f"its open interest of BTC or ETH on a venue is at most {largest:,.6g}, probably in coins: request "
+        "the chart with unit=usd"
+    )
 
 
 def _at_ends_of_bars(frame: pd.DataFrame) -> pd.DataFrame:

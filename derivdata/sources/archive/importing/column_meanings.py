@@ -152,11 +152,17 @@ def plain_columns(head: Chunk) -> dict[str, str]:
     # The column ``t`` comes before ``T``.
     plain = {column: column for column in head.columns if plain_name(column) == column}
     for column in head.columns:
-        plain.setdefault(plain_name(column), column)
+        plain.setdefault(plain_name(_with_currency(column)), column)
     for column in head.columns:
         plain.setdefault(plain_name(column.rsplit(".", 1)[-1]), column)
         plain.setdefault(plain_name(column.replace("%", "pct")), column)
     return plain
+
+
+def _with_currency(column: str) -> str:
+    """Return ``Open Interest usd`` for ``Open Interest ($)``; other names unchanged."""
+    named = re.sub(r"[(\[]\$[)\]]", "usd", column)
+    return named if meaning_of(named) is not None else column
 
 
 OPENS = ("open", "openprice", "open_price", "o")

@@ -674,6 +674,8 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     if apart is None:
         if is_paid:
             return "funding_settlements"
+        if _is_poll_of_venues(source, head, by_meaning, given):
+            return "funding_history"
         is_off_hours = _share_on_hours(_stamps(head, by_meaning, given)) == 0
         return "funding_history" if is_off_hours else ""
     if apart < _SHORTER and _REALISED.search(by_meaning["rate"]):
@@ -688,6 +690,15 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     is_paid = is_paid or is_of_hourly or _are_intervals_apart(source, head, by_meaning, given)
     kind = _kind_by_interval(head, by_meaning, given, apart)
     return kind or _kind_by_spacing(source, apart, is_paid=is_paid)
+
+
+def _is_poll_of_venues(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
+    """Return whether rows are states of several venues at one time, with the open interest next to the rate.
+
+    A screener exports them so. Payments of one time have no open interest.
+    """
+    has_interest = bool({"oi_usd", "oi_coins"} & by_meaning.keys())
+    return has_interest and len(set(_venues(source, head, by_meaning, given))) > 1
 
 
 def _are_samples_by_facts(

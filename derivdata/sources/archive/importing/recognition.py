@@ -13,6 +13,8 @@ import pandas as pd
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.cells import Rejections, encoded, numbers
 from derivdata.sources.archive.importing.column_meanings import (
+    CLOSES,
+    OPENS,
     PRICES,
     QUANTITIES,
     columns_by_meaning,
@@ -125,11 +127,13 @@ _OF_SUMS = ("liquidations_history", "volume_history", "volume_taker")
 
 
 def _with_step(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:
-    """Return a task of sums with the step that is between all of its first rows, if nothing states it."""
+    """Return a task of sums or candles with the step between all of its first rows, if nothing states it."""
     plan = task.plan
-    if task.frame is not None or plan.table.name not in _OF_SUMS:
+    if task.frame is not None:
         return task
     head = heads[plan.header]
+    if plan.table.name not in _OF_SUMS and not _is_of_candles(plan, head):
+        return task
     is_stated = "resolution" in plan.constants or plan.source_of("resolution", head.columns) is not None
     time = plan.raw("time", head) if len(head) else None
     if is_stated or time is None or isinstance(time, str):
@@ -144,6 +148,12 @@ def _with_step(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:
         if step[0].isdigit() and apart == {pd.Timedelta(step.replace("d", "D"))}:
             return task._replace(plan=plan._replace(constants={**plan.constants, "resolution": step}))
     return task
+
+
+def _is_of_candles(plan: ImportPlan, head: Chunk) -> bool:
+    """Return whether prices are those of candles, whose step equals the spacing of rows."""
+    column = plan.source_of("price_usd", head.columns) if plan.table.name == "prices_history" else None
+    return column is not None and plain_name(column) in (*OPENS, *CLOSES)
 
 
 _OF_METATRADER = re.compile(r"<[A-Z]+>|tick_?vol(ume)?|real_volume", re.IGNORECASE)
