@@ -114,7 +114,7 @@ def test_liquidations_outside_the_span_are_not_drawn(engine: str) -> None:
     events = made.liquidated()
     start = made.START + pd.Timedelta(8, "h")
     end = made.START + pd.Timedelta(10, "h")
-    title = "BTC: longs were 100 % of the 1.0 million USD liquidated; coverage not stated"
+    title = "BTC: longs were 100 % of the 1.0 million USD liquidated in 2 hours; coverage not stated"
     of_all = plot.liquidations(events, start=start, end=end, engine=engine)
     of_selected = plot.liquidations(events.iloc[8:10], start=start, end=end, engine=engine)
     assert plot.data(of_all)["value_usd"].tolist() == [500_000.0] * 2
