@@ -469,7 +469,27 @@ def _errors(fit: xr.Dataset) -> dict[str, str]:
             middle = style.number(float(np.nanmedian(error)))
             largest = style.number(float(error[worst]))
             facts[words] = f"median {middle}, largest {largest} points at {tenors[worst]:.3g} days"
-    return facts or {"error": "unknown"}
+    if not facts:
+        facts["error"] = "unknown"
+    return facts | _share_inside(fit)
+
+
+def _share_inside(fit: xr.Dataset) -> dict[str, str]:
+    """Return the share of quotes between whose bid and ask the fit is, and its largest distance outside."""
+    if "inside_share" not in fit or "breach_vol" not in fit:
+        return {}
+    share = fit["inside_share"].values
+    is_quoted = np.isfinite(share)
+    if not is_quoted.any():
+        return {}
+    inside = style.number(100 * float(np.average(share[is_quoted], weights=fit["n"].values[is_quoted])))
+    breach = 100 * fit["breach_vol"].values
+    worst = int(np.nanargmax(breach))
+    text = f"{inside} %, no breach"
+    if breach[worst] > 0.0:
+        points = style.number(float(breach[worst]))
+        text = f"{inside} %, largest breach {points} points at {days(fit)[worst]:.3g} days"
+    return {"quotes between bid and ask": text}
 
 
 def _of_quotes(data: xr.Dataset) -> Card:
