@@ -116,6 +116,10 @@ def test_misspelt_function_suggests_the_nearest() -> None:
         _ = dd.funding.histroy  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"no attribute 'spred'; did you mean 'spread'\?"):
         _ = dd.analysis.funding.spred  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"'calendar_check'; did you mean surface\.calendar_check\?$"):
+        _ = dd.analysis.smile.calendar_check  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        _ = dd.analysis.smile.nothing  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"no attribute '__nothing__'$"):
         _ = dd.funding.__nothing__  # type: ignore[attr-defined]
 

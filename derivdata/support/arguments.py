@@ -7,6 +7,7 @@ state.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import inspect
 import numbers
 import re
@@ -177,8 +178,27 @@ def _raise_unknown_name(module: types.ModuleType, name: str) -> Any:
     """Raise `AttributeError` for a name that a module lacks, with the nearest public name."""
     message = f"module {module.__name__!r} has no attribute {name!r}"
     if not name.startswith("__"):  # Python itself looks up names such as __path__
-        message += did_you_mean(name, getattr(module, "__all__", ()))
+        hint = did_you_mean(name, getattr(module, "__all__", ()))
+        message += hint or _hint_of_other_modules(module, name)
     raise AttributeError(message)
+
+
+def _hint_of_other_modules(module: types.ModuleType, name: str) -> str:
+    """Return the end of a message with the modules of the same package that have a public name."""
+    if hasattr(module, "__path__") and importlib.util.find_spec(f"{module.__name__}.{name}") is not None:
+        return ""  # an import statement looks up a submodule before it is loaded
+    package_name = module.__name__.rpartition(".")[0]
+    if name.startswith("_") or "." not in package_name:
+        return ""  # loading all modules of derivdata itself would load matplotlib
+    package = sys.modules[package_name]
+    places = []
+    for module_name in getattr(package, "__all__", ()):
+        other = getattr(package, module_name)
+        if isinstance(other, types.ModuleType) and name in getattr(other, "__all__", ()):
+            places.append(f"{module_name}.{name}")
+    if not places:
+        return ""
+    return f"; did you mean {' or '.join(places)}?"
 
 
 def require_fields(record: Any) -> None:
