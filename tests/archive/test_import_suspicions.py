@@ -382,3 +382,20 @@ def test_the_largest_open_interest_is_checked_with_a_unit(tmp_path: Path) -> Non
         _import(tmp_path, "binance_BTCUSDT_oi.csv", _interest(["5e12"]), unit="usd")
     with pytest.raises(ArchiveError, match="possibly another currency or unit, not USD"):
         _import(tmp_path, "binance_BTCUSDT_oi.csv", _interest(["5e6"]), unit="coins")
+
+
+def test_option_rows_with_buys_and_sells_are_trades(tmp_path: Path) -> None:
+    """The side is that of the taker: none is a call or a put, and trades need ids."""
+    head = "ts,instrument,side,qty,price,iv"
+    lines = ["1772323200000,BTC-27MAR26-90000-C,buy,3.0,0.0412,52.5"]
+    lines.append("1772323260000,BTC-27MAR26-70000-P,sell,1.5,0.0107,61.0")
+    with pytest.raises(ArchiveError, match=r"options_trades\.trade_id is not in the file") as error:
+        _import(tmp_path, "deribit_options.csv", "\n".join([head, *lines]) + "\n")
+    assert "--map-value" not in str(error.value)
+    with_ids = [f"{line},{number}" for number, line in enumerate(lines)]
+    _import(
+        tmp_path, "deribit_options.csv", "\n".join([f"{head},ref", *with_ids]) + "\n", map={"trade_id": "ref"}
+    )
+    rows = open_archive(tmp_path / "to").read("options_trades", *EVER)
+    assert rows["taker_side"].tolist() == ["buy", "sell"]
+    assert rows["price_coin"].tolist() == [0.0412, 0.0107]

@@ -14,6 +14,7 @@ from derivdata.errors import ArchiveError
 from derivdata.sources.archive.importing.cells import Rejections, encoded, interval_hours
 from derivdata.sources.archive.importing.column_meanings import (
     OF_RECEIPT,
+    column_of_words,
     columns_like,
     columns_named,
     figures_of,
@@ -320,8 +321,7 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     if ("strike" in by_meaning and _FIGURES & by_meaning.keys()) or (
         "iv" in by_meaning and "instrument_name" in by_meaning
     ):
-        has_trades = bool(columns_named(head, ("tradeid", "tradeseq", "execid")))
-        return ["options_trades" if has_trades else "options_snapshot"]
+        return ["options_trades" if _are_option_trades(head, by_meaning) else "options_snapshot"]
     words = f"{_near_path(source)} {' '.join(head.columns)}"
     has_levels = {"side", "quantity", "price_usd"} <= by_meaning.keys() and _is_book(head, by_meaning)
     if has_levels and columns_named(head, _OF_ACCOUNTS):
@@ -339,6 +339,17 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
     if "side" in by_meaning and has_sizes and _FORCED.search(words):
         return ["liquidations_fills"]
     return []
+
+
+_IDS_OF_TRADES = ("tradeid", "tradeseq", "execid")
+
+
+def _are_option_trades(head: Chunk, by_meaning: Mapping[str, str]) -> bool:
+    """Return whether rows of options are trades: they have ids, or buys and sells with their quantities."""
+    if columns_named(head, _IDS_OF_TRADES):
+        return True
+    has_sides = bool(column_of_words(head, frozenset({"buy", "sell"})))
+    return has_sides and bool({"quantity", "filled_quantity"} & by_meaning.keys())
 
 
 _FIGURES_OF_TABLES = {

@@ -192,6 +192,7 @@ _OF_A_ROW = frozenset(
 _ADVICE = {
     "side": ", and the meaning of its words with --map-value side:WORD=WORD",
     "instrument_name": ", or name the columns of expiry, strike and side, from which names are made",
+    "trade_id": ", because trades without ids cannot be told from repeated rows: export them with their ids",
     "value_usd": ", or name the columns of price and quantity with --map fill_price_usd=COLUMN and "
     "--map quantity=COLUMN",
 }
