@@ -399,3 +399,33 @@ def test_option_rows_with_buys_and_sells_are_trades(tmp_path: Path) -> None:
     rows = open_archive(tmp_path / "to").read("options_trades", *EVER)
     assert rows["taker_side"].tolist() == ["buy", "sell"]
     assert rows["price_coin"].tolist() == [0.0412, 0.0107]
+
+
+_TICKERS = [
+    "symbol,timestamp,bid,ask,open,close,last,indexPrice,markPrice",
+    "BTC/USDT:USDT,1772323200000,66999.5,67000.5,65100,67000,67000,66990,67001.5",
+    "ETH/USDT:USDT,1772323200000,1999.5,2000.5,1950,2000,2000,1999,2000.25",
+]
+
+
+def test_every_kind_of_price_of_a_file_is_read(tmp_path: Path) -> None:
+    _import(tmp_path, "bybit_tickers.csv", "\n".join(_TICKERS) + "\n")
+    rows = (
+        open_archive(tmp_path / "to").read("prices_history", *EVER).set_index(["symbol", "kind"])["price_usd"]
+    )
+    assert rows["BTC"].to_dict() == {"mark": 67_001.5, "index": 66_990.0, "last": 67_000.0}
+    assert rows["ETH"].to_dict() == {"mark": 2_000.25, "index": 1_999.0, "last": 2_000.0}
+
+
+def test_prices_of_perpetuals_and_dated_futures_need_a_table(tmp_path: Path) -> None:
+    dated = "BTC/USDT:USDT-260327,1772323200000,67499.5,67500.5,65600,67500,67500,66990,67501.5"
+    content = "\n".join([*_TICKERS, dated]) + "\n"
+    with pytest.raises(Unclear, match="has dated futures and other contracts"):
+        _import(tmp_path, "bybit_tickers.csv", content)
+    _import(tmp_path, "bybit_tickers.csv", content, table="prices_history")
+    _import(tmp_path, "bybit_tickers.csv", content, table="futures_history")
+    archive = open_archive(tmp_path / "to")
+    assert sorted({*archive.read("prices_history", *EVER)["price_usd"]}) == [
+        1_999.0, 2_000.0, 2_000.25, 66_990.0, 67_000.0, 67_001.5,
+    ]  # fmt: skip
+    assert archive.read("futures_history", *EVER)["price_usd"].tolist() == [67_501.5]

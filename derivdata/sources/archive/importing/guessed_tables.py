@@ -330,7 +330,7 @@ def _tables_of_rows(source: Source, head: Chunk, by_meaning: Mapping[str, str]) 
         _refuse_changes(source, head, by_meaning)
         return ["orderbook_book"]
     _refuse_no_sizes(source, head, by_meaning)
-    table = _table_of_instruments(head, by_meaning)
+    table = _table_of_instruments(source, head, by_meaning)
     if table:
         return [table]
     has_sizes = bool({"quantity", "filled_quantity"} & by_meaning.keys()) or (
@@ -407,7 +407,7 @@ def _refuse_fills(source: Source) -> None:
     )
 
 
-def _table_of_instruments(head: Chunk, by_meaning: Mapping[str, str]) -> str:
+def _table_of_instruments(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> str:
     """Return the table of depths, trades of options or prices of futures; empty for other rows."""
     depths = {"bid_depth_usd", "ask_depth_usd"}
     if depths <= {*head.columns} or depths <= by_meaning.keys():
@@ -416,7 +416,10 @@ def _table_of_instruments(head: Chunk, by_meaning: Mapping[str, str]) -> str:
         head, by_meaning.get("instrument_name")
     ) == {"option"}:
         return "options_trades"
-    return "futures_history" if _is_of_futures(head, by_meaning) else ""
+    if not _is_of_futures(head, by_meaning):
+        return ""
+    _refuse_perpetuals(source, head, by_meaning)
+    return "futures_history"
 
 
 PRICES_OF_FUTURES = (
@@ -432,6 +435,20 @@ def _is_of_futures(head: Chunk, by_meaning: Mapping[str, str]) -> bool:
         return False
     kinds = kinds_of_markets(head, by_meaning.get("instrument_name"))
     return "future" in kinds and kinds <= {"future", "perpetual", "symbol"}
+
+
+def _refuse_perpetuals(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
+    """Ask which rows to import unless most markets are dated futures, as in a curve with its perpetual."""
+    column = by_meaning["instrument_name"]
+    kinds = [market_of(text).kind for text in texts_of(head, column)]
+    if kinds.count("future") <= len(kinds) / 2:
+        raise Unclear(
+            f"{source}: column {column} has dated futures and other contracts: import the file twice, with "
+            "--table futures_history for the dated futures and with --table prices_history for the perpetual "
+            "contracts; the other rows are rejected",
+            "--table",
+            ["prices_history", "futures_history"],
+        )
 
 
 def kinds_of_markets(head: Chunk, column: str | None) -> set[str]:

@@ -171,7 +171,7 @@ def _plans_of(
     """Return the plans for one table or for all tables that the columns match, and notices."""
     tables = guessed_tables(source, head, by_meaning, given) if table is None else [table]
     has_prices = table is None and tables[0] in _WITH_PRICES and {"mark", "index"} & by_meaning.keys()
-    if len(tables) == 1 and not has_prices and not _has_prices_in_rows(head, tables[0], by_meaning):
+    if len(tables) == 1 and not has_prices and not _has_several_prices(tables[0], by_meaning, given):
         rows, sparse = _rows_of_figures(head, value_columns(tables[0], by_meaning), set())
         plan = _plan(source, rows, tables[0], by_meaning, given)._replace(sparse=sparse)
         return [plan], (*_notices_of(plan, head, given), *_notice_of_volumes(source, head, by_meaning))
@@ -395,12 +395,10 @@ _WITH_PRICES = ("funding_settlements", "funding_history")
 """Tables whose rows include the price at the same time."""
 
 
-def _has_prices_in_rows(head: Chunk, table: str, by_meaning: Mapping[str, str]) -> bool:
-    """Return whether each row has the price of one kind, of several kinds."""
-    kinds = [by_meaning[kind] for kind in ("mark", "index", "last") if kind in by_meaning]
-    if table != "prices_history" or len(kinds) < 2:
-        return False
-    return is_sparse(head, Sparse(frozenset(kinds[:1]), frozenset(kinds[1:])))
+def _has_several_prices(table: str, by_meaning: Mapping[str, str], given: Given) -> bool:
+    """Return whether a file of prices has several kinds of them, of which the caller selects none."""
+    is_selected = bool({"kind", "price_usd"} & {*given.set, *given.map})
+    return table == "prices_history" and not is_selected and len(_prices_by_kind(by_meaning)) > 1
 
 
 def _given_of(table: str, tables: list[str], given: Given) -> Given:
