@@ -429,3 +429,16 @@ def test_prices_of_perpetuals_and_dated_futures_need_a_table(tmp_path: Path) -> 
         1_999.0, 2_000.0, 2_000.25, 66_990.0, 67_000.0, 67_001.5,
     ]  # fmt: skip
     assert archive.read("futures_history", *EVER)["price_usd"].tolist() == [67_501.5]
+
+
+def test_rows_of_messages_of_gate_have_their_own_time(tmp_path: Path) -> None:
+    """The message of 00:00:12 has the statistics of 00:00:00."""
+    content = (
+        '{"time":1772323212,"time_ms":1772323212501,"channel":"futures.contract_stats","event":"update",'
+        '"result":{"time":1772323200,"contract":"BTC_USDT","mark_price":67001.5,"long_liq_usd":1500,'
+        '"short_liq_usd":250,"open_interest":"8000000","open_interest_usd":53601200}}'
+    )
+    _import(tmp_path, "gate_stats.json", content)
+    archive = open_archive(tmp_path / "to")
+    for table in ("oi_history", "liquidations_history", "prices_history"):
+        assert [str(time) for time in archive.read(table, *EVER)["time"]] == ["2026-03-01 00:00:00+00:00"]

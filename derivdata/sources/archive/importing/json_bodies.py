@@ -791,11 +791,15 @@ def is_reply(message: dict[str, Any]) -> bool:
 
 
 def unwrapped(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a notification by JSON-RPC with its channel; other messages unchanged.
+    """Return the content of a notification with its channel; other messages unchanged.
 
     Deribit API v2, 2026: ``{"jsonrpc": "2.0", "method": "subscription", "params": {"channel": "ticker...",
-    "data": {...}}}``.
+    "data": {...}}}``. Gate API v4, 2026: ``{"time": ..., "channel": "futures.contract_stats", "result":
+    {"time": ...}}``, where the outer time is that of the message, and not of the row.
     """
+    result = message.get("result")
+    if isinstance(result, dict) and "channel" in message and _have_times([result]):
+        return {"channel": message["channel"], **result}
     params = message.get("params")
     if message.get("method") != "subscription" or not isinstance(params, dict):
         return message
