@@ -771,13 +771,6 @@ def test_a_city_in_the_name_of_a_time_is_its_zone(tmp_path: Path) -> None:
     assert stamps.dt.hour.tolist() == [0, 8, 16, 0]
 
 
-def test_open_interest_that_can_only_be_millions_is_read_so(tmp_path: Path) -> None:
-    """656.5 of BTC are 4.8 million USD as coins, which no large venue has, and 656.5 million as millions."""
-    content = f"Time,Price,Open-Interest\n{_START},7250,656.5\n"
-    _import(tmp_path, "data.csv", content, market="bitmex:BTC")
-    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [656.5e6]
-
-
 def test_greeks_with_their_object_in_the_name_are_read(tmp_path: Path) -> None:
     """Deribit's ticker after `pandas.json_normalize` with the separator ``_``."""
     head = (

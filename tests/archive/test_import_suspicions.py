@@ -287,7 +287,7 @@ def test_ambiguous_scale_word_is_rejected(tmp_path: Path) -> None:
 
 def test_stated_unit_does_not_allow_an_impossible_size(tmp_path: Path) -> None:
     content = _hourly("time,exchange,symbol,open_interest", "{time},binance,BTCUSDT,6041.5")
-    with pytest.raises(Unclear, match="has always been above one million"):
+    with pytest.raises(Unclear, match="is rarely below one million"):
         _import(tmp_path, "oi.csv", content, unit="usd")
     _import(tmp_path, "oi.csv", content, unit="usd", accept=["unit"])
     assert {*open_archive(tmp_path / "to").read("oi_history", *EVER)["oi_usd"]} == {6041.5}
@@ -442,3 +442,10 @@ def test_rows_of_messages_of_gate_have_their_own_time(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "to")
     for table in ("oi_history", "liquidations_history", "prices_history"):
         assert [str(time) for time in archive.read(table, *EVER)["time"]] == ["2026-03-01 00:00:00+00:00"]
+
+
+def test_open_interest_that_may_be_of_a_small_contract_needs_its_unit(tmp_path: Path) -> None:
+    """656.5 at 7,250 USD are 4.8 million USD as coins, and 656.5 million as millions of USD."""
+    for venue in ("binance", "bitmex", "okx"):
+        with pytest.raises(Unclear, match="usd_millions"):
+            _import(tmp_path, f"{venue}_BTCUSDT_oi.csv", _interest(["656.5"], tail="7250"))

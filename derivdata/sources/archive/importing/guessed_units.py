@@ -287,7 +287,7 @@ def words_of(name: str, head: Chunk, given: Given) -> list[str]:
 _LEADERS = frozenset({"BTC", "ETH"})
 _LARGE_VENUES = frozenset("binance bybit okx bitget gateio deribit hyperliquid".split())
 _MIN_INTEREST = 1e6
-"""Open interest of BTC or ETH on a large venue [USD], which was always higher since 2020."""
+"""Open interest of BTC or ETH on a large venue [USD], below which it needs ``--accept unit``."""
 
 
 def refuse_small_interest(source: Source, head: Chunk, plan: ImportPlan) -> None:
@@ -304,7 +304,7 @@ def refuse_small_interest(source: Source, head: Chunk, plan: ImportPlan) -> None
     if amounts.size and _median(amounts) < _MIN_INTEREST:
         raise Unclear(
             f"{source}: the median of column {column} is {_median(amounts):,.6g} USD, but open interest "
-            f"of {name} on {venue} has always been above one million USD: pass --unit usd_millions, "
+            f"of {name} on {venue} is rarely below one million USD: pass --unit usd_millions, "
             "--unit coins or --unit contracts if that is the unit, or --accept unit if it is right",
             "--unit",
             ["usd_millions", "coins", "contracts"],
@@ -517,11 +517,6 @@ _LARGEST_INTEREST = {
 At the record of 2025-10-06 CoinGlass had 16.8e9 on Binance, 10.5e9 on Bybit, 9.2e9 on Gate, 6.3e9 on Bitget
 and 5.1e9 on OKX. Hourly data of Hyperliquid from 2025-03 to 2026-03 are below 5e9.
 """
-_LARGE_SINCE_2020 = frozenset({"binance", "bitmex", "okx"})
-"""Venues whose open interest of BTC has always been above the least of `_LIKELY_INTEREST` since 2020.
-
-Others had less: Hyperliquid in 2023, and Aevo and Bitfinex still in 2026. 120 may be coins there.
-"""
 _PRICES_OF_LEADERS = {"BTC": (3_000.0, 300_000.0), "ETH": (80.0, 10_000.0)}
 """Minimum and maximum prices [USD] for checks of amounts without a price."""
 _MAX_ROWS = 0.9
@@ -557,15 +552,12 @@ def interest_by_size(source: Source, head: Chunk, by_meaning: Mapping[str, str],
     # Dashboards write millions: 8,000 may be so many coins, or 8 billion USD. 90,000 can only be coins.
     largest = min((_LARGEST_INTEREST.get(venue, _LIKELY_INTEREST[1]) for venue in venues), default=0.0)
     millions = 1e6 * amounts
-    share_of_millions = _share_within(millions, millions, (_USUAL_INTEREST[0], largest))
-    if scale == 1.0 and share_of_millions > 0.0:
-        possible.append("usd_millions")
-        if share_of_millions > _MAX_ROWS and symbols == {"BTC"} and {*venues} <= _LARGE_SINCE_2020:
-            usual.append("usd_millions")
+    if scale == 1.0 and _share_within(millions, millions, (_USUAL_INTEREST[0], largest)) > 0.0:
+        return None
     if usual != possible or len(usual) != 1:
         return None
-    # Contracts of an unknown size are less than as many coins, and those less than millions of USD.
-    return usual[0] if size is not None or usual == ["usd_millions"] else None
+    # Contracts of an unknown size are less than as many coins.
+    return usual[0] if size is not None else None
 
 
 def _share_within(least: Array, most: Array, bounds: tuple[float, float]) -> float:
