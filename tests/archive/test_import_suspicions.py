@@ -449,3 +449,17 @@ def test_open_interest_that_may_be_of_a_small_contract_needs_its_unit(tmp_path: 
     for venue in ("binance", "bitmex", "okx"):
         with pytest.raises(Unclear, match="usd_millions"):
             _import(tmp_path, f"{venue}_BTCUSDT_oi.csv", _interest(["656.5"], tail="7250"))
+
+
+def test_best_quotes_without_sizes_of_expired_contracts_are_no_changes(tmp_path: Path) -> None:
+    """Binance's bookTicker has zeros for expired contracts, and the id of the last change of the book."""
+    quotes = [("BTCUSDT", "67000.1", "0.5", "67000.2", "2.5"), ("ETHUSDT_260227", "0", "0", "0", "0")]
+    names = ("symbol", "bidPrice", "bidQty", "askPrice", "askQty")
+    body = [
+        {**dict(zip(names, quote, strict=True)), "time": 1_772_323_200_000, "lastUpdateId": 7}
+        for quote in quotes
+    ]
+    _import(tmp_path, "binance_bookTicker.json", json.dumps(body))
+    rows = open_archive(tmp_path / "to").read("orderbook_book", *EVER).set_index("side")
+    assert rows["price_usd"].to_dict() == {"bid": 67_000.1, "ask": 67_000.2}
+    assert rows["size"].to_dict() == {"bid": 0.5, "ask": 2.5}

@@ -483,7 +483,10 @@ _OF_CHANGES = frozenset("issnapshot isbuy updateid firstupdateid lastupdateid ac
 def _refuse_changes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
     """Raise for order book updates: levels that were added, changed or removed."""
     sizes = figures_of(head, by_meaning["quantity"])
-    if columns_named(head, _OF_CHANGES) or (sizes == 0).any():
+    prices = figures_of(head, by_meaning["price_usd"])
+    # A removed level has a price. Binance's bookTicker has zeros for price and size of expired contracts.
+    is_removed = (sizes == 0) & (prices != 0)
+    if columns_named(head, _OF_CHANGES) or is_removed.any():
         raise ArchiveError(
             f"{source}: expected order book snapshots, got book updates: build snapshots from them first"
         )

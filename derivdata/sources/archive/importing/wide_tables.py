@@ -737,8 +737,8 @@ def _band_rows(columns: Columns, bands: Mapping[float, Mapping[str, str]]) -> Re
     return _stacked(tables, [rows] * len(bands))
 
 
-_ID_OF_QUOTES = "updateid"
-"""Number of each best quote of Binance's ``bookTicker`` files, which is that of changes in deeper books."""
+_IDS_OF_QUOTES = ("updateid", "lastupdateid")
+"""Numbers of best quotes in Binance's ``bookTicker`` files and responses, also of changes in deeper books."""
 
 
 def _book_rows(columns: Columns, levels: Sequence[_Level]) -> Reshaped:
@@ -748,7 +748,7 @@ def _book_rows(columns: Columns, levels: Sequence[_Level]) -> Reshaped:
         of_levels |= {level.price, level.size}
     keys = _without(columns, of_levels)
     if max(level.number for level in levels) == 1:
-        keys = _without(keys, [name for name in keys if plain_name(name) == _ID_OF_QUOTES])
+        keys = _without(keys, [name for name in keys if plain_name(name) in _IDS_OF_QUOTES])
     tables: list[Columns] = []
     places: list[Array] = []
     for level in levels:
