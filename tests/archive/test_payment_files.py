@@ -456,7 +456,7 @@ def test_files_overlapping_within_a_halt_must_be_imported_together(venue: str, t
     first = import_one(LAYOUTS[venue], tmp_path, "first", paid[:17])
     second = import_one(LAYOUTS[venue], tmp_path, "second", paid[16:])
     assert (first.differing, second.differing) == (0, 1)
-    advice = "import all files with payments after this halt in one command"
+    advice = "import the files with payments of this halt in one command"
     assert any(advice in notice for notice in second.notices)
     import_one(LAYOUTS[venue], tmp_path, "whole", paid)
     rows = open_archive(tmp_path / "archive").read("funding_settlements", *EVER)
