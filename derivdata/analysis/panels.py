@@ -177,9 +177,13 @@ def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> l
         if isinstance(value, xr.Dataset | pd.DataFrame):
             raise TypeError(f"{name} must be a number or an array, got {type(value).__name__}")
         if isinstance(value, xr.DataArray):
-            strange = [str(dim) for dim in value.dims if dim in core or not (new or dim in sizes)]
-            if strange:
-                raise ValueError(f"{name} must not have the dim {strange[0]!r}, which the data does not have")
+            for dim in value.dims:
+                if dim in core:
+                    raise ValueError(f"{name} must not have the dim {str(dim)!r}: select one of its labels")
+                if not new and dim not in sizes:
+                    raise ValueError(
+                        f"{name} must not have the dim {str(dim)!r}, which the data does not have"
+                    )
             for dim, size in value.sizes.items():
                 if dim not in value.indexes and size != sizes.get(dim, size):
                     raise ValueError(

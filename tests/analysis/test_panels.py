@@ -87,6 +87,16 @@ def test_companion_panel_is_broadcast_over_the_panel():
         panels.broadcast_companion(market(np.ones((1, 2, 3))), minutes, units="h", name="interval_hours")
 
 
+def test_argument_along_a_core_dim_is_rejected():
+    rates = series([1.0, 2.0])
+    size = xr.DataArray([1.0, 1.0], coords={"time": rates["time"]})
+    with pytest.raises(ValueError, match="size must not have the dim 'time': select one of its labels"):
+        panels.along(rates, "time", size=size)
+    venues = xr.DataArray([1.0], dims="dex")
+    with pytest.raises(ValueError, match="size must not have the dim 'dex', which the data does not have"):
+        panels.along(rates, "time", size=venues)
+
+
 @pytest.mark.parametrize(
     ("other", "message"),
     [
