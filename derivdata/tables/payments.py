@@ -523,10 +523,11 @@ class _Groups:
     def catch_ups(self) -> dict[int, list[int]]:
         """Return the rows of groups that are payments held back by a halt, by group.
 
-        They come after a gap, and are at most as many as it lacks. If the series also has groups that do not
-        follow a gap, its payments are duplicates, and so are equal ones after a gap. Copies with one
-        timestamp are excluded, because timestamps after a halt differ. The first rows of a series may be of a
-        halt that began before them.
+        A group after a gap of `_MIN_HALT` steps or more counts if it has no more payments than the gap lacks.
+        If other groups of the series do not count, the series repeats payments. Then a group after a gap
+        counts only if its rates differ. The first group of a series counts if it can follow a halt that
+        began before the first row, and the series does not repeat payments. Payments after a halt have
+        different timestamps, so rows with the same timestamp and rate count once.
         """
         after_gap: dict[int, list[int]] = {}
         at_start: dict[int, list[int]] = {}
@@ -540,15 +541,15 @@ class _Groups:
                 at_start[place] = rows
             else:
                 with_duplicates.add(int(self._series[self._starts[place]]))
-        result = {
-            place: rows
-            for place, rows in after_gap.items()
-            if self._series[rows[0]] not in with_duplicates
-            or not is_same_rate(self._native[rows], self._native[rows[0]]).all()
-        }
-        result |= {
-            place: rows for place, rows in at_start.items() if self._series[rows[0]] not in with_duplicates
-        }
+        result: dict[int, list[int]] = {}
+        for place, rows in after_gap.items():
+            rates = self._native[rows]
+            has_different_rates = not is_same_rate(rates, rates[0]).all()
+            if has_different_rates or self._series[rows[0]] not in with_duplicates:
+                result[place] = rows
+        for place, rows in at_start.items():
+            if self._series[rows[0]] not in with_duplicates:
+                result[place] = rows
         return result
 
     def _is_cut_halt(self, rows: list[int]) -> bool:
@@ -563,13 +564,16 @@ class _Groups:
         return len(rows) > 1 and is_apart and not (is_at_hour & is_equal).all()
 
     def _distinct(self, place: int) -> list[int]:
-        """Return the rows whose timestamp and rate differ from the row before, because pages overlap."""
+        """Return the rows of a group without copies of an earlier row.
+
+        Pages overlap, so rows with the same timestamp and rate may come several times.
+        """
         stamps = self._stamps
         native = self._native
         rows: list[int] = []
         for row in range(*self.bounds(place)):
-            same = [other for other in rows if stamps[row] == stamps[other]]
-            if not any(_is_same(native[row], native[other]) for other in same):
+            same_time = [other for other in rows if stamps[row] == stamps[other]]
+            if not any(_is_same(native[row], native[other]) for other in same_time):
                 rows.append(row)
         return rows
 
