@@ -43,6 +43,7 @@ _MAX_OCTAVES = 4096.0  # more octaves than a double has
 _PINNED = 6
 _KINDS = np.arange(-_OCTAVES, _OCTAVES + 1)[:, None]
 _FOLLOWS = 0.35
+_FLOOR = 0.02  # added to amounts before the logarithm, as a fraction of their median
 _SPIKE = 12.0  # minimum difference of a single point from both neighbours, in usual moves
 # share of steps with equal signs minus share with different ones: below minus this, the sign is wrong
 _SIGNS = 0.3
@@ -85,7 +86,7 @@ def compare(
     has_enough = both_known.sum(axis=1) >= 2 * _MIN_SHARED_ROWS
 
     # 2. Take logarithms of sizes, with a floor, so that a rate that crosses zero is not a change of size.
-    share = 0.0 if is_price else 0.02
+    share = 0.0 if is_price else _FLOOR
     floor = share * row_quantile(np.abs(peers), 0.5)[:, None] + 1e-300
     log_ratio = np.log(np.abs(values) + floor) - np.log(np.abs(peers) + floor)
     agreement = np.where(both_known, np.sign(values) * np.sign(peers), np.nan)
@@ -156,18 +157,23 @@ def reset_unconfirmed(comparison: Comparison, markets: list[Floats]) -> None:
 
 
 def _reset_unconfirmed_of_three(findings: Comparison, values: Floats) -> None:
-    """Reset, in place, the unconfirmed findings of one market of three venues (series, steps)."""
+    """Reset, in place, the unconfirmed findings of one market of three venues (series, steps).
+
+    Each series is compared with both peers (ratios 0 and 1), and the peers with each other (ratio 2).
+    """
     has_size = np.nan_to_num(findings.peer_scale, nan=1.0) != 1.0
     has_other_sign = findings.sign_change | (findings.peer_sign == -1.0)
     if not (has_size | has_other_sign | (findings.at != -1)).any():
         return
     is_complete = np.asarray(np.isfinite(values).all(axis=0))
     values = values[:, is_complete]
-    sizes = np.log(np.abs(values) + 0.02 * np.median(np.abs(values)) + 1e-300)
+    amounts = np.abs(values)
+    floor = _FLOOR * np.median(amounts) + 1e-300  # not 0, so that the logarithm is finite
+    sizes = np.log(amounts + floor)
     signs = np.sign(values)
     for row in range(3):
         first = [row, row, (row + 1) % 3]
-        second = [(row + 1) % 3, (row + 2) % 3, (row + 2) % 3]  # the last pair is that of both peers
+        second = [(row + 1) % 3, (row + 2) % 3, (row + 2) % 3]
         ratios = sizes[first] - sizes[second]
         if has_size[row] and not _exceeds(row_quantile(ratios, 0.5), np.log(findings.peer_scale[row])):
             findings.peer_scale[row] = 1.0
