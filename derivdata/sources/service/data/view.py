@@ -404,7 +404,10 @@ def finest_step(frame: pd.DataFrame, requested: str) -> str:
 def without_long_rows(
     frame: pd.DataFrame, column: StoredColumn, window: ResponseWindow, step: str
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows without those to be added up that are longer than a bucket, and notices about them."""
+    """Drop rows that are longer than a bucket if the column is summed, because they cannot be split.
+
+    Also returns a notice for each resolution that was dropped.
+    """
     if not column.added:
         return frame, []
     long = windows.longer(frame[windows.ends(frame) > window.start], step)
