@@ -50,14 +50,17 @@ def venue_of_request(venue: str, params: Mapping[str, str]) -> str:
 
 
 def _require_dex(reading: Reading, names: Iterable[str], *, is_of_one_dex: bool = True) -> None:
-    """Raise for a body with names of another dex than the request or the venue.
+    """Raise if a name in the body is not of the dex of the venue, or else of the request.
 
-    Without `is_of_one_dex`, a body of Hyperliquid may have contracts of all dexes that are not venues.
+    If neither has a dex, names must be of the venue's own book. Without `is_of_one_dex` they may then also be
+    of dexes that are not venues of the API.
     """
-    stated = reading.params.get("dex") or _dex_of(reading.params.get("coin", ""))
-    expected = HIP3_DEXES.get(reading.exchange, stated)
-    if stated and stated != expected:
-        reading.fail(f"the request is of the dex {stated}, and {reading.exchange} is the dex {expected}")
+    requested_dex = reading.params.get("dex") or _dex_of(reading.params.get("coin", ""))
+    expected = HIP3_DEXES.get(reading.exchange, requested_dex)
+    if requested_dex and requested_dex != expected:
+        reading.fail(
+            f"the request is of the dex {requested_dex}, and {reading.exchange} is the dex {expected}"
+        )
     for name in names:
         slug = hip3_contract("hyperliquid", name)[0]
         if reading.exchange == "hyperliquid" and slug != "hyperliquid":
