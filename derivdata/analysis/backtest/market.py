@@ -228,25 +228,33 @@ class Knowledge:
         return mean
 
     def _means_of(self, start: int, window: float) -> Floats:
-        """Return the means at the rows of a block, as differences of sums that start one window earlier."""
+        """Return the mean rates over `window` hours up to each row of the block that begins at row `start`.
+
+        Rates are weighted by their hours. NaN if they cover less than `_COVER` of the window.
+        """
         market = self.market
         ends = np.where(np.isfinite(market.known_at), market.known_at, market.since[-1])
         stop = min(start + _BLOCK, ends.size)
-        firsts = np.searchsorted(ends, ends[start:stop] - window + _ROUNDING, side="right")
-        begin = int(firsts[0])
-        first = firsts - begin
-        last = np.arange(start, stop) + 1 - begin
-        gap = np.minimum((ends - market.since)[begin:stop], market.limit)
+        # The block needs the rows from the beginning of its first window. A window is the difference of two
+        # running sums over these rows: up to its end, and up to its first row.
+        first_rows = np.searchsorted(ends, ends[start:stop] - window + _ROUNDING, side="right")
+        first_needed = int(first_rows[0])
+        window_start = first_rows - first_needed
+        window_stop = np.arange(start, stop) + 1 - first_needed
+        gap = np.minimum((ends - market.since)[first_needed:stop], market.limit)
         means = np.empty((stop - start, *self.last.shape))
         # Process one symbol at a time, so that its sums fit into the processor's cache.
         for symbol in range(len(market.symbols)):
-            rates = market.rates.array[symbol, :, begin:stop]
-            hours = gap if market.interval is None else market.interval.array[symbol, :, begin:stop]
+            rates = market.rates.array[symbol, :, first_needed:stop]
+            if market.interval is None:
+                hours = gap
+            else:
+                hours = market.interval.array[symbol, :, first_needed:stop]
             hours = np.where(np.isfinite(rates) & (hours > 0.0), hours, 0.0)
             paid = np.where(hours > 0.0, rates * hours, 0.0)
             running = np.zeros((2, hours.shape[0], hours.shape[1] + 1))
             np.cumsum([paid, hours], axis=-1, out=running[..., 1:])
-            total, covered = running[..., last] - running[..., first]
+            total, covered = running[..., window_stop] - running[..., window_start]
             enough = covered >= _COVER * window
             np.divide(total, covered, out=total, where=enough)
             means[:, symbol] = np.where(enough, total, np.nan).T
