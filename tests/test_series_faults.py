@@ -252,8 +252,10 @@ def test_mirrored_interest_is_found() -> None:
     series = np.zeros(10, dtype=np.int64)
     assert mirrored_rates(series, rates) == []
     assert [fault.factor for fault in mirrored_rates(series, -rates)] == [-1.0]
-    whole = np.array([-1.0, -1.0, 0.0, -1.0, -2.0, -1.0, 1.0, -3.0, -1.0, 0.0])  # rounded to whole bps
+    # A venue that rounds to whole bps has -1 bps for all rates from -1.5 to -0.5 bps.
+    whole = np.array([-1.0, -1.0, 0.0, -1.0, -2.0, -1.0, 1.0, -3.0, -1.0, 0.0])
     assert mirrored_rates(series, whole) == []
+    # A series that has only -1 bps is not rounded: it repeats the interest.
     assert len(mirrored_rates(series, np.full(10, -1.0))) == 1
     assert len(mirrored_rates(series, np.full(10, -0.9999999))) == 1
 
