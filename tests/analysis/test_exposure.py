@@ -57,6 +57,19 @@ def toy() -> pd.DataFrame:
     return table(rows)
 
 
+VOLUME_RATIO = 1.5  # 3 coins of each put to 2 of each call, at the same strikes
+
+
+def traded(chain: pd.DataFrame) -> pd.DataFrame:
+    """Return a chain on OKX with a volume of 3 for each put and 2 for each call."""
+    return chain.assign(volume=np.where(chain["side"] == "put", 3.0, 2.0), exchange="okx")
+
+
+def without_lowest_volatility(chain: pd.DataFrame) -> pd.DataFrame:
+    """Return a chain without the volatilities of the lowest strike."""
+    return chain.assign(iv=chain["iv"].mask(chain["strike"] == chain["strike"].min()))
+
+
 class TestToyChain:
     def test_exposure_unsigned_and_signed_by_strike_and_in_total(self, toy: pd.DataFrame):
         total = gamma_of(toy, by=[])
@@ -118,20 +131,26 @@ class TestToyChain:
         premium = exposure.put_call_ratio(toy, weight="premium")["put_call_ratio"]
         assert premium.item() == pytest.approx(value["put"] / value["call"], rel=1e-13)
 
-    def test_put_call_by_volume(self, toy: pd.DataFrame):
-        traded = toy.assign(volume=np.where(toy["side"] == "put", 3.0, 2.0), exchange="okx")
-        calls, puts = (toy["side"] == "call").sum(), (toy["side"] == "put").sum()
-        result = exposure.put_call_ratio(traded, weight="volume", contract_size={"okx": 0.01})
-        assert result["put_call_ratio"].item() == pytest.approx(1.5 * puts / calls)
-        lost = traded.assign(iv=traded["iv"].mask(traded["strike"] == traded["strike"].min()))
-        bare = lost.drop(columns="volume")
-        open_interest = [exposure.open_interest(item)["open_interest"] for item in (bare, clean(bare))]
-        xr.testing.assert_equal(*open_interest)
-        lost = lost.assign(open_interest=lost["open_interest"].where(lost["side"] == "call", 0.0))
-        cleaned = exposure.put_call_ratio(clean(lost), weight="volume")
-        assert (cleaned["put_call_ratio"].item(), cleaned["missing"].item()) == (1.5 * puts / calls, 0)
-        idle = clean(lost.assign(volume=0.0)).attrs["omitted"]
-        assert idle["side"] == ["call"], "neither held nor traded, the put need not be kept"
+    def test_put_call_ratio_by_volume(self, toy: pd.DataFrame):
+        result = exposure.put_call_ratio(traded(toy), weight="volume", contract_size={"okx": 0.01})
+        assert result["put_call_ratio"].item() == pytest.approx(VOLUME_RATIO)
+
+    def test_clean_keeps_open_interest_of_options_without_volatility(self, toy: pd.DataFrame):
+        chain = without_lowest_volatility(traded(toy)).drop(columns="volume")
+        of_rows = exposure.open_interest(chain)["open_interest"]
+        of_cleaned = exposure.open_interest(clean(chain))["open_interest"]
+        xr.testing.assert_equal(of_rows, of_cleaned)
+
+    def test_clean_keeps_traded_puts_without_volatility_and_open_interest(self, toy: pd.DataFrame):
+        chain = without_lowest_volatility(traded(toy))
+        chain["open_interest"] = chain["open_interest"].where(chain["side"] == "call", 0.0)
+        result = exposure.put_call_ratio(clean(chain), weight="volume")
+        assert result["put_call_ratio"].item() == VOLUME_RATIO
+        assert result["missing"].item() == 0
+        omitted = clean(chain.assign(volume=0.0)).attrs["omitted"]
+        assert omitted["side"] == ["call"], "the put without volume and open interest is not kept"
+
+    def test_put_call_ratio_by_volume_needs_the_column(self, toy: pd.DataFrame):
         with pytest.raises(ValueError, match="weight='volume' needs the column 'volume'"):
             exposure.put_call_ratio(toy, weight="volume")
 
