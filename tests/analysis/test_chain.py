@@ -227,15 +227,19 @@ class TestClean:
 
 class TestForwardOfOneOption:
     def test_delta(self):
-        actual = forward_from_delta(110.0, 0.1, 0.6, "call", 0.3418349277207635)
-        assert actual == pytest.approx(expected("forward_from_delta"), abs=1e-9)
-        put = forward_from_delta(110.0, 0.1, 0.6, "put", 0.3418349277207635 - 1.0)
-        assert put == pytest.approx(100.0, abs=1e-9)
+        # N(d1) of the strike 110 on a forward of 100.
+        call_delta = 0.3418349277207635
+        option = {"strike": 110.0, "years": 0.1, "iv": 0.6}
+        by_call = forward_from_delta(**option, side="call", delta=call_delta)
+        by_put = forward_from_delta(**option, side="put", delta=call_delta - 1.0)
+        assert by_call == pytest.approx(100.0, abs=1e-9)
+        assert by_put == pytest.approx(100.0, abs=1e-9)
 
     @pytest.mark.parametrize(("side", "delta"), [("call", -0.2), ("call", 1.0), ("put", 0.3), ("put", -1.0)])
     def test_impossible_delta_gives_nan(self, side: str, delta: float):
-        assert math.isnan(forward_from_delta(110.0, 0.1, 0.6, side, delta))
-        assert math.isnan(forward_from_delta(110.0, -0.1, 0.6, "call", 0.3))
+        option = {"strike": 110.0, "iv": 0.6}
+        assert math.isnan(forward_from_delta(**option, years=0.1, side=side, delta=delta))
+        assert math.isnan(forward_from_delta(**option, years=-0.1, side="call", delta=0.3))
 
 
 class TestForwards:
