@@ -266,10 +266,14 @@ def test_payments_replace_rates_that_were_not_sampled(tmp_path: Path) -> None:
     pair = page.table("long", "short", "mean spread [bps/8h]").iloc[0]
     assert (pair["long"], pair["short"], pair["mean spread [bps/8h]"]) == ("calm", "busy", "2.000")
     gross, net = float(pair["gross APR [%]"]), float(pair["net APR [%]"])
-    worth = 132 / 21  # outcomes of 21 periods known after all 61 days: a forecast of so few is shrunk
-    forecast = 21.9 * 5.05 / 5.1 * worth / (worth + 2.0)
-    assert gross == pytest.approx(forecast, abs=0.1), "2 bps every 8 hours, 1,095 times a year, shrunk"
-    assert gross - net == pytest.approx(10.43, abs=0.11), "20 bps a week over the year"
+    spread_apr = 2.0 * 1095 / 100  # 2 bps every 8 hours, 1,095 times a year
+    # Factors of the forecast of a constant spread, see `test_constant_spread_is_forecast_unchanged`.
+    penalty = 5.05 / 5.1
+    decisions = 132 / 21  # 132 known outcomes, each of 21 periods
+    shrinkage = decisions / (decisions + 2.0)
+    assert gross == pytest.approx(spread_apr * penalty * shrinkage, abs=0.1)
+    costs_apr = 20.0 * 365 / 7 / 100  # 20 bps a week
+    assert gross - net == pytest.approx(costs_apr, abs=0.11)
 
 
 def test_earlier_payments_without_sums_do_not_affect_the_window(
