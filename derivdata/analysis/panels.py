@@ -177,13 +177,8 @@ def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> l
         if isinstance(value, xr.Dataset | pd.DataFrame):
             raise TypeError(f"{name} must be a number or an array, got {type(value).__name__}")
         if isinstance(value, xr.DataArray):
-            for dim in value.dims:
-                if dim in core:
-                    raise ValueError(f"{name} must not have the dim {str(dim)!r}: select one of its labels")
-                if not new and dim not in sizes:
-                    raise ValueError(
-                        f"{name} must not have the dim {str(dim)!r}, which the data does not have"
-                    )
+            if not new:
+                _reject_other_dims(name, value, sizes, core)
             for dim, size in value.sizes.items():
                 if dim not in value.indexes and size != sizes.get(dim, size):
                     raise ValueError(
@@ -195,6 +190,16 @@ def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> l
                 "the data"
             )
     return [_named(value, sizes) if _is_bare(value) else value for value in values.values()]
+
+
+def _reject_other_dims(
+    name: str, value: xr.DataArray, sizes: Mapping[Hashable, int], core: Sequence[str]
+) -> None:
+    for dim in value.dims:
+        if dim in core:
+            raise ValueError(f"{name} must not have the dim {str(dim)!r}: select one of its labels")
+        if dim not in sizes:
+            raise ValueError(f"{name} must not have the dim {str(dim)!r}, which the data does not have")
 
 
 def _fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:

@@ -547,10 +547,8 @@ class _Groups:
             has_different_rates = not is_same_rate(rates, rates[0]).all()
             if has_different_rates or self._series[rows[0]] not in with_duplicates:
                 result[place] = rows
-        for place, rows in at_start.items():
-            if self._series[rows[0]] not in with_duplicates:
-                result[place] = rows
-        return result
+        is_clean = {place: self._series[rows[0]] not in with_duplicates for place, rows in at_start.items()}
+        return result | {place: rows for place, rows in at_start.items() if is_clean[place]}
 
     def _is_cut_halt(self, rows: list[int]) -> bool:
         """Return whether the first rows of a series can be payments after a halt that began before them.

@@ -246,9 +246,8 @@ class Knowledge:
         # Process one symbol at a time, so that its sums fit into the processor's cache.
         for symbol in range(len(market.symbols)):
             rates = market.rates.array[symbol, :, first_needed:stop]
-            if market.interval is None:
-                hours = gap
-            else:
+            hours = gap
+            if market.interval is not None:
                 hours = market.interval.array[symbol, :, first_needed:stop]
             hours = np.where(np.isfinite(rates) & (hours > 0.0), hours, 0.0)
             paid = np.where(hours > 0.0, rates * hours, 0.0)

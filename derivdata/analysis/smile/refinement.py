@@ -46,8 +46,8 @@ _QUOTE_COST = 0.05  # of a volatility point of distance to a quote, in half spre
 _HEIGHT_COST = 0.1  # of a height, in half spreads
 _STEPS = (1.0, 0.7, 0.4, 0.2, 0.1, 0.05)  # fractions of the step to a solution that are tried
 # The rounds end at a change of the heights below this, in total variance, or relative to the largest total
-# variance at the money if that exceeds 1. The limit is absolute: with one relative to each expiry, the fits of
-# the sample's chains differ by less than 1e-10.
+# variance at the money if that exceeds 1. The limit is absolute: with one relative to each expiry, the fits
+# of the sample's chains differ by less than 1e-10.
 _UNCHANGED = 1e-4
 
 Matrix: TypeAlias = Any

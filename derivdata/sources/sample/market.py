@@ -251,7 +251,7 @@ def _volume(selection: Pairs, day: int, steps: Ints) -> Floats:
 
 
 def _newest_rates(selection: Pairs, day: int, steps: Ints) -> Floats:
-    """Return the newest rate recorded in the 24 hours up to each step, both ends included; NaN without one."""
+    """Return the newest rate recorded in the 24 hours up to each step, ends included; NaN without one."""
     # In arrays of both days, step s of the day is at index STEPS + s, and s is the index 24 hours earlier.
     yesterday = perpetuals.recorded(selection, day - 1, 1)
     rates = np.concatenate([yesterday, perpetuals.recorded(selection, day, 1)], axis=1)
