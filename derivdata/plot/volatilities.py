@@ -41,6 +41,12 @@ _FEW = 40
 """Lines with at most this many points have markers."""
 _PUBLISHED = ("published index", "index from chains")
 _SKEWS = {"rr25": "calls − puts", "bf25": "butterfly"}
+_TEXT = (46.0, 11.0)
+"""Width and height of the label of a value [points]."""
+_TEXT_GAP = 5.0
+"""Distance of this label from its point [points]."""
+_BESIDE = 140.0
+"""Approximate width of the labels at both sides of the axes [points]."""
 _MIN_POINTS = 4.0
 """Minimum range of the axis of volatility [points], so that noise does not look like a move."""
 
@@ -307,7 +313,7 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     low, high = upper.get_ylim()
     missing = max(_MIN_POINTS - (high - low), 0.0)
     upper.set_ylim(low - missing / 2.0, high + missing / 2.0)
-    _mark_extremes(upper, table, f"atm_{shown:g}d")
+    _mark_values(upper, table, f"atm_{shown:g}d")
     ends = [
         _end(table["strip_index"], "index", style.ink()),
         _end(table[f"atm_{shown:g}d"], f"{shown:g} d ATM", PALETTE[0]),
@@ -333,27 +339,58 @@ def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes
     return finish(upper, table, history, source=source, lowest=lower)
 
 
-def _mark_extremes(ax: Axes, table: pd.DataFrame, atm: str) -> None:
-    """Write the lowest and the highest value of the index [%] beyond both lines, unless it is the last."""
+def _mark_values(ax: Axes, table: pd.DataFrame, atm: str) -> None:
+    """Write the first, the lowest and the highest value of the index [%] beside its line.
+
+    A value near the last one, which has a label, and an extreme close to the first value are omitted.
+    """
     rows = table[["time", "strip_index", atm]].dropna(subset="strip_index").reset_index(drop=True)
     index = 100.0 * rows["strip_index"]
     if len(index) < 2 or not np.ptp(index):
         return
     margin = 0.14 * np.ptp(ax.get_ylim())  # space for the text
     ax.set_ylim(ax.get_ylim()[0] - margin, ax.get_ylim()[1] + margin)
-    lines = 100.0 * rows[["strip_index", atm]]
-    lowest = int(index.idxmin())
-    highest = int(index.idxmax())
-    ends = (lowest, lines.min(axis=1), -5, "top"), (highest, lines.max(axis=1), 5, "bottom")
-    for row, beyond, shift, side in ends:
-        if abs(index[row] - index.iloc[-1]) < 0.05 * np.ptp(index):
-            continue  # the label at the right has it
-        place = row / (len(index) - 1)
-        anchor = "left" if place < 0.1 else "right" if place > 0.9 else "center"
-        look: dict[str, Any] = {"fontsize": 8, "ha": anchor, "va": side, "textcoords": "offset points"}
-        ax.plot([rows["time"][row]], [index[row]], "o", ms=4, color=style.ink())
-        at = rows["time"][row], beyond[row]
-        style.lift(ax.annotate(f"index {index[row]:.1f}", at, (0, shift), **look))
+    # Lines in points, to compare them with the size of the text.
+    width = max(style.cell_width(ax) - _BESIDE, _TEXT[0])
+    height = style.height_of(ax)
+    elapsed = (rows["time"] - rows["time"].iloc[0]).to_numpy() / np.timedelta64(1, "s")
+    x = width * elapsed / elapsed[-1]
+    y = height * (100.0 * rows[["strip_index", atm]].to_numpy() - ax.get_ylim()[0]) / np.ptp(ax.get_ylim())
+    marked: list[int] = []
+    for row in (0, int(index.idxmin()), int(index.idxmax())):
+        is_last = abs(index[row] - index.iloc[-1]) < 0.05 * np.ptp(index)
+        is_close = any(abs(x[row] - x[i]) < _TEXT[0] and abs(y[row, 0] - y[i, 0]) < 30.0 for i in marked)
+        if not is_last and not is_close:
+            marked.append(row)
+            place = x[row] / width
+            anchor = "left" if place < 0.1 else "right" if place > 0.9 else "center"
+            shift = _free_shift(x, y, row, anchor, is_low=bool(index[row] < index.mean()))
+            at = rows["time"][row], index[row]
+            look: dict[str, Any] = {"fontsize": 8, "ha": anchor, "textcoords": "offset points"}
+            look["va"] = "top" if shift < 0 else "bottom"
+            if abs(shift) > _TEXT_GAP:
+                look["arrowprops"] = {"arrowstyle": "-", "color": GREY, "lw": 0.8, "shrinkA": 0, "shrinkB": 2}
+                look["arrowprops"]["relpos"] = ({"left": 0.0, "center": 0.5, "right": 1.0}[anchor], 0.5)
+            ax.plot([at[0]], [at[1]], "o", ms=4, color=style.ink())
+            style.lift(ax.annotate(f"index {index[row]:.1f}", at, (0, shift), **look))
+
+
+def _free_shift(x: Array, y: Array, row: int, anchor: str, *, is_low: bool) -> float:
+    """Return the shift of a label from its point where no line crosses it; beyond all lines if there is none.
+
+    `x` and `y` are places of the lines in points. A low value has its label below if there is space.
+    """
+    left = x[row] - {"left": 0.0, "center": 0.5, "right": 1.0}[anchor] * _TEXT[0]
+    covered = np.linspace(left, left + _TEXT[0], 60)
+    covered = covered[(covered >= x[0]) & (covered <= x[-1])]
+    lines = np.array([np.interp(covered, x, y[:, column]) for column in range(y.shape[1])])
+    for side in (-1, 1) if is_low else (1, -1):
+        away = side * (lines - y[row, 0])
+        if not np.any((away > _TEXT_GAP - 2.0) & (away < _TEXT_GAP + _TEXT[1])):
+            return side * _TEXT_GAP
+    if is_low:
+        return float(np.nanmin(y[row]) - y[row, 0]) - _TEXT_GAP
+    return float(np.nanmax(y[row]) - y[row, 0]) + _TEXT_GAP
 
 
 def _end(column: pd.Series, words: str, color: str, *, signed: bool = False) -> tuple[float, str, str]:

@@ -180,6 +180,22 @@ def test_narrow_surface_has_no_colour_bar() -> None:
         assert ("implied volatility" in notes) is not bool(scales)
 
 
+def test_first_index_and_its_peak_are_labelled_beside_the_index() -> None:
+    """The index rises from 50 to 70 % and falls to 45 %; at the money is a point lower."""
+    history = made.index_history()
+    index = np.array([50.0, 51.0, 53.0, 58.0, 65.0, 70.0, 62.0, 55.0, 48.0, 45.0]) / 100.0
+    history["strip_index"] = history["strip_index"].copy(data=index.reshape(history["strip_index"].shape))
+    history["atm"] = history["strip_index"] - 0.01 + 0.0 * history["atm"]
+    labels = [t for t in plot.volatility(history, symbol="BTC").texts if t.get_text()]
+    assert [t.get_text() for t in labels[:2]] == ["index 50.0", "index 70.0"]
+    assert [t.xy[1] for t in labels[:2]] == pytest.approx([50.0, 70.0])
+    shifts = [t.xyann[1] for t in labels[:2]]
+    assert shifts[0] < -5.0, "below the line at the money, with a grey line to the index"
+    assert labels[0].arrow_patch.get_linewidth() == 0.8
+    assert shifts[1] == 5.0, "above the peak"
+    assert labels[1].arrow_patch is None
+
+
 def test_labels_at_line_ends_do_not_overlap() -> None:
     """Skew and butterfly share a strip; of the levels at the money only that of 30 days is drawn."""
     history = made.index_history()
@@ -188,7 +204,8 @@ def test_labels_at_line_ends_do_not_overlap() -> None:
     figure = ax.get_figure(root=True)
     labels = [t for t in ax.texts if t.get_text()]
     assert [t.get_text() for t in labels] == ["index 50.0", "30 d ATM 58.0 %", "index 59.0 %"]
-    places = np.array([t.xyann[1] for t in labels[1:]])  # without the lowest index, which is at its point
+    assert labels[0].xy[1] == pytest.approx(50.0), "the first value has its label at the line of the index"
+    places = np.array([t.xyann[1] for t in labels[1:]])  # without the first value, which is at its point
     height = 72.0 / figure.dpi * ax.get_window_extent().height
     assert (np.diff(places) * height).min() >= 8.0, "points"
     strips = figure.axes[0].child_axes
