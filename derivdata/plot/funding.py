@@ -211,8 +211,8 @@ def funding_heatmap(
         Distance from `centre` to both ends of the colour scale [bps/8h]. None uses the 98th percentile,
         rounded up.
     centre
-        Rate between the two colours [bps/8h]. None uses 0, or 1 if the median rate is within 0.05 of 1, which
-        is the usual 0.01 % per 8 hours. Venues with rates from 0 to 1 in at least 80 % of cells are then
+        Rate between the two colours [bps/8h]. None uses 0. If the median rate is then within 0.05 of the
+        usual 1, which is 0.01 % per 8 hours, venues with rates from 0 to 1 in at least 80 % of cells are
         omitted, except if all venues have them.
     by_kind
         Group venues under headings: centralised and decentralised.
@@ -247,11 +247,11 @@ def funding_heatmap(
         drawn_venues = drawn_venues[: _MAX_ROWS // 2] + drawn_venues[-_MAX_ROWS // 2 :]
     rows = _rows(drawn_venues, by_kind=by_kind)
     shown = cells.reindex(columns=rows).to_numpy().T
-    middle = level if centre is None else centre
+    middle = centre or 0.0
     if reach is None:
-        most = max(float(np.nanpercentile(np.abs(shown - middle), 98)), level, 0.01)
+        most = max(float(np.nanpercentile(np.abs(shown - middle), 98)), 0.01)
         reach = float(_distances(most)[-1])
-    finding = _heat_finding(finite, means, drawn_venues if usual else [], centre or 0.0, level)
+    finding = _heat_finding(finite, means, drawn_venues if usual else [], middle, level)
     title = f"{symbol} funding: {finding}"
     table = long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h")
     is_venue = np.isin(rows, means.index)
@@ -289,7 +289,7 @@ def funding_heatmap(
     _thin_names(ax)
     is_missing = np.isnan(shown) & is_venue[:, None]
     _mark_gaps(ax, is_missing, edges)
-    style.note(ax, _colour_key(middle, level, has_gaps=bool(is_missing.any())))
+    style.note(ax, _colour_key(middle, has_gaps=bool(is_missing.any())))
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(np.nanmin(shown) < middle - reach) + 2 * bool(np.nanmax(shown) > middle + reach)]
     scale = style.colorbar(ax, drawn, f"{_written(hours)} mean rate [bps per 8 h]", extend=beyond)
@@ -301,18 +301,14 @@ def funding_heatmap(
 
 def _heat_finding(rates: Floats, means: pd.Series, unusual: list[str], centre: float, level: float) -> str:
     """Return a sentence about the rates; `unusual` are the drawn venues if the usual ones are omitted."""
-    of = "of cells"
     if centre:
-        return f"above {centre:g} bps in {style.share(float(np.mean(rates > centre)))} {of}"
+        return f"above {centre:g} bps in {style.share(float(np.mean(rates > centre)))} of cells"
     if unusual:
         drawn = means[unusual]
         if drawn.max() <= level and drawn.min() < 0.0:
             return f"shorts on {drawn.idxmin()} paid most, {-drawn.min():.2g} bps per 8 h on average"
         return f"longs on {drawn.idxmax()} paid most, {drawn.max():.2g} bps per 8 h on average"
-    paid = f"longs paid in {style.share(float(np.mean(rates > 0.0)))} {of}"
-    if level:
-        more = style.share(float(np.mean(rates > level + _NEAR)))
-        paid = f"longs paid more than the usual {level:g} bp in {more} {of}"
+    paid = f"longs paid in {style.share(float(np.mean(rates > 0.0)))} of cells"
     return f"{paid}, shorts paid in {style.share(float(np.mean(rates < 0.0)))}"
 
 
@@ -359,13 +355,11 @@ def _write_headings(ax: Axes, rows: list[str], is_venue: Bools, left: pd.Timesta
         ax.text(left, place + 0.42, heading, fontsize=8, fontweight="bold", va="center")
 
 
-def _colour_key(centre: float, level: float, *, has_gaps: bool) -> str:
+def _colour_key(centre: float, *, has_gaps: bool) -> str:
     """Describe the colours of the heat map."""
     key = "orange: longs pay, purple: shorts pay"
     if centre:
         key = f"orange: above {centre:+g} bps; purple: below it"
-    if level and centre == level:
-        key = f"orange: above {level:g} bp, purple: below"
     return key + "; grey: no rate" * has_gaps
 
 

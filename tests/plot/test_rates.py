@@ -131,7 +131,7 @@ def test_the_heat_map_averages_wider_columns() -> None:
     assert mesh.get_clim() == (-3.0, 3.0), "rounded up, so that both ends of the scale have a tick"
     usual = plot.funding_heatmap(made.constant(1.02, 10))
     [mesh] = usual.collections
-    assert mesh.get_clim() == (0.0, 2.0), "the usual rate of 1 bp is in the middle"
+    assert mesh.get_clim() == (-1.5, 1.5), "0 is in the middle also if rates are at the usual 1 bp"
     title = " ".join(usual.get_title(loc="left").split())
     assert title == "BTC funding: longs on alpha paid most, 1 bps per 8 h on average"
     ax = plot.funding_heatmap(made.funding(), step="1D", reach=3.0, centre=0.0)
@@ -245,7 +245,7 @@ def test_venues_at_the_usual_rate_are_omitted_from_a_heat_map() -> None:
     assert title == "funding: longs on gamma paid most, 1.6 bps per 8 h on average"
     assert set(plot.data(ax)["exchange"]) == {"alpha", "beta", "gamma"}
     notes = [" ".join(t.get_text().split()) for t in ax.texts]
-    assert "orange: above 1 bp, purple: below" in notes
+    assert "orange: longs pay, purple: shorts pay" in notes
     assert ax.get_ylabel() == "1 of 3 venues, mean [bps per 8 h]"
 
 
