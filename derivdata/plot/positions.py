@@ -632,16 +632,16 @@ def taker_volume(
     strip = style.strips(ax, *[2.2, 1.2, 1.2][: 2 + (price is not None)], size=(8.0, 6.0))
     ends = []
     every = style.every(strip[0], len(delta))
-    shown = delta.iloc[::-every].iloc[::-1]  # the last step is drawn
     for place, venue in enumerate(delta):
         look = style.look(place + 2)  # the first two colours are those of bought and sold
-        strip[0].plot(shown.index, shown[venue] / _MILLION, lw=1.1, label=str(venue), **look)
+        line = _with_extremes(delta[venue] / _MILLION, every)
+        strip[0].plot(line.index, line, lw=1.1, label=str(venue), **look)
         last = float(delta[venue].ffill().iloc[-1]) / _MILLION
         ends.append((last, f"{venue} {_signed(last)}", str(look["color"])))
     net = float(delta.ffill().iloc[-1].sum())
     if delta.shape[1] > 1:
-        total = delta.ffill().sum(axis=1)[shown.index] / _MILLION
-        strip[0].plot(total.index, total, lw=2.4, color=style.ink(), label="all venues")
+        line = _with_extremes(delta.ffill().sum(axis=1) / _MILLION, every)
+        strip[0].plot(line.index, line, lw=2.4, color=style.ink(), label="all venues")
         ends.append((net / _MILLION, f"all {_signed(net / _MILLION)}", style.ink()))
     strip[0].axhline(0.0, color=GREY, lw=0.8)
     title = f"{symbol}: {_balance_of_takers(delta, net)}{_main_venue(delta)}"
@@ -655,13 +655,23 @@ def taker_volume(
     table["imbalance"] = table["time"].map(recent)
     if price is not None:
         level = style.median_price(price, symbol).reindex(time=stamps)
-        line = level.to_series().iloc[::-every].iloc[::-1]
+        line = _with_extremes(level.to_series(), every)
         strip[2].plot(line.index, line, color=style.ink(), lw=1.2)
         style.dress(strip[2], y="price\n[USD]", form="number")
         table["price_usd"] = table["time"].map(level.to_series())
         strip[2].locator_params(axis="y", nbins=4)
     style.utc_axis(strip[-1], has_labels=True)
     return finish(strip[0], table, data, price, source=source, lowest=strip[-1])
+
+
+def _with_extremes(line: pd.Series, every: int) -> pd.Series:
+    """Return one of `every` points of a line: the lowest and highest of each bin, the last, and all gaps."""
+    if every < 2:
+        return line
+    present = line.reset_index(drop=True).dropna()
+    bins = present.groupby(present.index // (2 * every))
+    places = {*bins.idxmin(), *bins.idxmax(), *np.flatnonzero(line.isna()), len(line) - 1}
+    return line.iloc[sorted(places)]
 
 
 def _balance_of_takers(delta: pd.DataFrame, net: float) -> str:

@@ -263,6 +263,24 @@ def test_title_of_a_panel_without_a_symbol_begins_with_the_finding() -> None:
     assert title.startswith("alpha has the largest share")
 
 
+def test_narrow_taker_volume_has_the_peaks_of_its_lines() -> None:
+    """Takers buy 1 M USD net an hour, but 60 M in hour 301, and sell 60 M in the next hour."""
+    hours = pd.date_range("2026-06-01", periods=600, freq="h", tz="UTC")
+    buy = np.full(600, 1e6)
+    buy[301] = 60e6
+    sell = np.zeros(600)
+    sell[302] = 60e6
+    columns = {"time": hours, "symbol": "BTC", "exchange": "alpha", "buy_usd": buy, "sell_usd": sell}
+    volume = made.taken().head(1).drop(columns=list(columns)).merge(pd.DataFrame(columns), how="cross")
+    for width in (3.0, 12.0):
+        ax = plot.taker_volume(volume, source="by hand", figsize=(width, 5.0))
+        [line] = [line for line in ax.lines if line.get_label() == "alpha"]
+        drawn = np.asarray(line.get_ydata())
+        assert 361.0 in drawn.round(6), "301 hours of 1 M and one of 60 M"
+        assert drawn[-1] == pytest.approx(599.0), "599 hours of 1 M; 60 M bought and sold"
+        assert len(drawn) < 600, "not all points are drawn"
+
+
 def test_taker_volume_without_values_or_with_one_time_is_refused() -> None:
     with pytest.raises(ValueError, match="got only missing values"):
         plot.taker_volume(made.taken().assign(buy_usd=np.nan), window="2d")
