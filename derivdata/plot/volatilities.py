@@ -29,7 +29,7 @@ from derivdata.plot.fits import (
 )
 from derivdata.plot.frames import Chain, Engine, Size, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, PALETTE
-from derivdata.support.arrays import Array
+from derivdata.support.arrays import Array, Floats
 from derivdata.support.times import naive_utc
 from derivdata.tables.frames import require_columns, require_timestamps
 
@@ -408,13 +408,25 @@ def _finding(table: pd.DataFrame, index: str) -> str:
     """Return a description of the last index, its change and the skew."""
     rows = table[["time", "strip_index"]].dropna()
     if len(rows):
-        now = 100 * rows["strip_index"].iloc[-1]
-        first = 100 * rows["strip_index"].iloc[0]
+        values = 100.0 * rows["strip_index"]
+        first, now = values.iloc[0], values.iloc[-1]
         span = (rows["time"].iloc[-1] - rows["time"].iloc[0]) / pd.Timedelta(1, "D")
         move = "rose" if now >= first else "fell"
         words = f"{index} {move} {abs(now - first):.1f} points to {now:.1f} % in {style.span_words(span)}"
-        return words + _skew(table)
+        return words + _turn(values.to_numpy()) + _skew(table)
     return "no index: no expiries on both sides" + _skew(table)
+
+
+def _turn(values: Floats) -> str:
+    """Return the peak or low between the ends if it is far beyond both; empty otherwise."""
+    change = abs(values[-1] - values[0])
+    above = values.max() - max(values[0], values[-1])
+    below = min(values[0], values[-1]) - values.min()
+    if max(above, below) < _FAR * change or max(above, below) < 1.0:
+        return ""
+    if above >= below:
+        return f", after a peak of {values.max():.1f} %"
+    return f", after a low of {values.min():.1f} %"
 
 
 def _skew(table: pd.DataFrame) -> str:
@@ -440,6 +452,8 @@ _WIDE_SPREAD = 2.0
 """Multiple of the range of volatilities beyond which quoted bounds are omitted."""
 _FLAT = 0.005
 """Range of volatility below which a term structure is described as nearly flat [1/√year]."""
+_FAR = 2.0
+"""Multiple of the change between the ends beyond which a title also states the peak or low."""
 _UNCHANGED = 0.05
 """Median change below which volatility is described as unchanged [volatility points]."""
 _MIN_RANGE = 0.02

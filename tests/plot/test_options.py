@@ -186,7 +186,10 @@ def test_first_index_and_its_peak_are_labelled_beside_the_index() -> None:
     index = np.array([50.0, 51.0, 53.0, 58.0, 65.0, 70.0, 62.0, 55.0, 48.0, 45.0]) / 100.0
     history["strip_index"] = history["strip_index"].copy(data=index.reshape(history["strip_index"].shape))
     history["atm"] = history["strip_index"] - 0.01 + 0.0 * history["atm"]
-    labels = [t for t in plot.volatility(history, symbol="BTC").texts if t.get_text()]
+    ax = plot.volatility(history, symbol="BTC")
+    title = " ".join(ax.get_title(loc="left").split())
+    assert "index fell 5.0 points to 45.0 % in 9 days, after a peak of 70.0 %; " in title
+    labels = [t for t in ax.texts if t.get_text()]
     assert [t.get_text() for t in labels[:2]] == ["index 50.0", "index 70.0"]
     assert [t.xy[1] for t in labels[:2]] == pytest.approx([50.0, 70.0])
     shifts = [t.xyann[1] for t in labels[:2]]
