@@ -24,7 +24,7 @@ def test_requests_and_seconds_are_counted_by_hand() -> None:
     assert slow.loc["funding.history", "seconds"] == pytest.approx(6.0)
 
 
-@pytest.mark.filterwarnings("ignore:.*the response has '1h'")
+@pytest.mark.filterwarnings("ignore:.*the response has '(1h|5m)'")
 def test_plan_equals_the_sent_requests() -> None:
     dd.connect("sample")
     window = ("2026-06-20", "2026-06-25")
