@@ -128,7 +128,8 @@ def with_outputs(app: Any, page: str, source: list[str]) -> None:
 def _readme() -> str:
     """Return the README below its title, with links and pictures as they are from docs/."""
     text = README.read_text(encoding="utf-8").partition("\n")[2]
-    text = _LIGHT_AND_DARK.sub(_two_pictures, text.replace("](docs/", "]("))
+    text = text.replace("](docs/", "](").replace("](notebooks)", "](gallery/index.md)")
+    text = _LIGHT_AND_DARK.sub(_two_pictures, text)
     return re.sub(r"\]\(([A-Z]+\.md)\)", rf"]({_REPOSITORY}/blob/main/\1)", text)
 
 
