@@ -519,7 +519,7 @@ def implied_minus_realised(
         another dim whose labels differ in both.
     """
     implied = _decimal(implied, "implied")
-    realised = _by_end(_decimal(realised, "realised"))
+    realised = by_window_end(_decimal(realised, "realised"))
     shift = length(window, "window").to_timedelta64().astype("timedelta64[us]")
     if not shift.astype(np.int64):
         raise ValueError(f"window must be a length of time above 0, got {window!r}")
@@ -553,7 +553,7 @@ def _require_common(implied: xr.DataArray, realised: xr.DataArray, dim: str) -> 
         )
 
 
-def _by_end(realised: xr.DataArray) -> xr.DataArray:
+def by_window_end(realised: xr.DataArray) -> xr.DataArray:
     """Return volatilities by the end of each window."""
     if "window_end" not in realised.coords:
         return realised

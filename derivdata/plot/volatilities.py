@@ -11,6 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import surface
 from derivdata.analysis.panels import decimal_volatility, require_variables
+from derivdata.analysis.volatility import by_window_end
 from derivdata.plot import frames, style
 from derivdata.plot.fits import (
     EXPIRY,
@@ -29,7 +30,7 @@ from derivdata.plot.fits import (
 )
 from derivdata.plot.frames import Chain, Engine, Size, Source, figure_function, finish, only_for
 from derivdata.plot.style import GREY, PALETTE
-from derivdata.support.arrays import Array, Floats
+from derivdata.support.arrays import Array
 from derivdata.support.times import naive_utc
 from derivdata.tables.frames import require_columns, require_timestamps
 
@@ -155,7 +156,7 @@ def _two_lines(
 
 
 def _over_time_in_decimal(data: Any, name: str) -> xr.DataArray:
-    """Return a volatility [1/√year] over time after checks of its dim, values and unit."""
+    """Return a volatility [1/√year] after checks of its dim, values and unit, realised ones by window end."""
     dims = getattr(data, "dims", ())
     if dims != ("time",) or not data.notnull().any():
         others = [f"{dim}=..." for dim in dims if dim != "time"]
@@ -163,7 +164,7 @@ def _over_time_in_decimal(data: Any, name: str) -> xr.DataArray:
         if others:
             remedy = f": select with {name}.sel({', '.join(others)})"
         raise ValueError(f"{name} must be an array with one dim, time, and a value{remedy}")
-    return decimal_volatility(data, name)
+    return by_window_end(decimal_volatility(data, name))
 
 
 def _shade_between(ax: Axes, first: pd.Series, second: pd.Series) -> None:
@@ -413,15 +414,16 @@ def _finding(table: pd.DataFrame, index: str) -> str:
         span = (rows["time"].iloc[-1] - rows["time"].iloc[0]) / pd.Timedelta(1, "D")
         move = "rose" if now >= first else "fell"
         words = f"{index} {move} {abs(now - first):.1f} points to {now:.1f} % in {style.span_words(span)}"
-        return words + _turn(values.to_numpy()) + _skew(table)
+        return words + _turn(values) + _skew(table)
     return "no index: no expiries on both sides" + _skew(table)
 
 
-def _turn(values: Floats) -> str:
+def _turn(values: pd.Series) -> str:
     """Return the peak or low between the ends if it is far beyond both; empty otherwise."""
-    change = abs(values[-1] - values[0])
-    above = values.max() - max(values[0], values[-1])
-    below = min(values[0], values[-1]) - values.min()
+    first, last = values.iloc[0], values.iloc[-1]
+    change = abs(last - first)
+    above = values.max() - max(first, last)
+    below = min(first, last) - values.min()
     if max(above, below) < _FAR * change or max(above, below) < 1.0:
         return ""
     if above >= below:

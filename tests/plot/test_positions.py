@@ -372,6 +372,17 @@ def test_title_of_implied_and_realised_states_their_difference() -> None:
         plot.volatility(several, "published", computed=made.volatility(0.5))
 
 
+def test_realised_volatility_is_drawn_at_the_end_of_its_window() -> None:
+    """The bar that starts on a day ends a day later: at its start, its volatility is not known."""
+    realised = made.volatility(0.4)
+    ends = realised["time"].to_numpy() + np.timedelta64(1, "D")
+    ax = plot.volatility(
+        made.volatility(0.5), "realised", realised=realised.assign_coords(window_end=("time", ends))
+    )
+    drawn = plot.data(ax).set_index("time")
+    assert drawn.index[drawn.iloc[:, 1].notna()].tz_localize(None).tolist() == pd.DatetimeIndex(ends).tolist()
+
+
 def test_published_index_in_percent_is_drawn_like_a_decimal_one() -> None:
     """An index of 50 % is ten points above 40 %."""
     index = made.volatility(0.5).rename("index_pct").copy(data=np.full(10, 50.0)).assign_attrs(units="%")
