@@ -67,6 +67,24 @@ def test_units_of_rates(tmp_path: Path, unit: str, hours: str, given: str, bps_8
     assert held(tmp_path)["rate_bps_8h"].iloc[0] == pytest.approx(bps_8h, rel=1e-14)
 
 
+def test_unit_of_small_rates_in_a_mapped_column_is_required(tmp_path: Path) -> None:
+    """A rate of 0.0128 % in 8 hours is 1.28 bps; without a unit it would be stored as 0.0128 bps."""
+    times = pd.date_range("2020-01-01", periods=21, freq="8h")
+    rows = [f"BTC,{time},{0.0127 + 0.0001 * (place % 3):.4f}" for place, time in enumerate(times)]
+    content = "Symbol,Date,Rate\n" + "\n".join(rows) + "\n"
+    constants = {"exchange": "x", "interval_hours": "8"}
+    with pytest.raises(ArchiveError, match=r"unit of column Rate is unclear \(median 0\.0128\): pass --unit"):
+        settlements(tmp_path, content, unit=None, set=constants)
+    settlements(tmp_path, content, unit="percent", set=constants)
+    assert held(tmp_path)["rate_bps_8h"].median() == pytest.approx(1.28)
+
+
+def test_unit_of_small_rates_can_be_accepted(tmp_path: Path) -> None:
+    content = "Symbol,Date,Rate\nBTC,2020-01-01,0.05\nBTC,2020-01-01 08:00,0.06\n"
+    settlements(tmp_path, content, unit=None, set={"exchange": "x", "interval_hours": "8"}, accept=["unit"])
+    assert held(tmp_path)["rate_bps_8h"].tolist() == [0.05, 0.06]
+
+
 def test_intervals_may_differ_from_row_to_row(tmp_path: Path) -> None:
     content = "symbol,time,rate,h\nA,2020-01-01,0.0001,8\nB,2020-01-01,0.0001,1.0\nC,2020-01-01,0.0001,0\n"
     mapping = {"rate_bps_8h": "rate", "interval_hours": "h"}

@@ -42,7 +42,8 @@ AUDITS = ("unit", "interval", "schedule", "venues", "future")
 _PAYMENT_COLUMNS = ("rate_bps_8h", "interval_hours")
 _SERIES_ROWS = 100  # first rows of each series, which are enough to check a unit
 _MIN_ROWS = 30
-_TINY_BPS_8H = 0.01
+TINY_BPS_8H = 0.01
+"""Rate [bps per 8 hours] below which half of the rates may not be without a stated unit."""
 _HUGE_BPS_8H = 50.0
 _HUGE_BPS_8H_OF_ONE = 300.0
 _FLOOR_PERCENT = 0.01  # the most common rate, 1 bps, in percent
@@ -367,7 +368,7 @@ def _refuse_unit_of_rates(heads: pd.DataFrame, *, named: bool) -> None:
         return
     at_floor = float(np.mean(np.abs(rate - _FLOOR_PERCENT) < 1e-8))
     at_percent_floor = rate.size >= _MIN_ROWS and at_floor > 0.05 and np.mean(rate < 0.1) > 0.5
-    if not named and (np.mean(rate < _TINY_BPS_8H) > 0.5 or at_percent_floor):
+    if not named and (np.mean(rate < TINY_BPS_8H) > 0.5 or at_percent_floor):
         kind = "a fraction, not bps per 8 hours"
         if at_floor > 0.05:
             kind = f"percent, not bps per 8 hours: {at_floor:.0%} of the rates are 0.01, the floor in percent"

@@ -18,6 +18,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.audit import TINY_BPS_8H
 from derivdata.sources.archive.importing.adjustments import (
     ADJUST,
     VENUES_IN_COINS,
@@ -71,6 +72,8 @@ _FEW = 10
 _MAX_PER_YEAR = 1.5
 _MAX_PER_YEAR_OF_FEW = 0.5
 """Rates of a year above which numbers may be percent; fractions above are rare."""
+_SMALL_BPS_8H = 0.1
+"""Median rate [bps per 8 hours] below which a mapped column may be in percent: 0.1 % in 8 h is rare."""
 _FLOORS = (0.0001, 0.0000125, 0.00005, 0.000025, 0.0003)
 """Rates of quiet times, as fractions of 8, 1, 4, 2 and 24 hours (interest of 0.03 % a day)."""
 MAX_AT_FLOOR = 0.2
@@ -96,19 +99,36 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
         unit = None  # the name says percent, and the sizes are those of fractions
     if unit is not None:
         return unit
-    raise Unclear(
-        f"{source}: the unit of column {column} is unclear (median {_median(sizes):.4g}): pass --unit "
+    raise _unclear_unit(source, head, column)
+
+
+def _unclear_unit(source: Source, head: Chunk, column: str) -> Unclear:
+    """Return the question about the unit of a column of rates."""
+    median = _median(_sizes(head, column))
+    return Unclear(
+        f"{source}: the unit of column {column} is unclear (median {median:.4g}): pass --unit "
         "native (a fraction per interval), percent, bps, bps_8h, per_8h, per_year or percent_year",
         "--unit",
         ["native", "percent", "bps", "bps_8h", "per_8h", "per_day", "per_year", "percent_year"],
     )
 
 
-def unit_of_mapped(source: Source, head: Chunk, column: str) -> str | None:
-    """Return the unit in the name of the rate column that the caller mapped, such as ``apr``."""
-    if column not in head.columns or scale_and_period(column) == ("", ""):
-        return None
-    return unit_of_rates(source, head, column)
+def unit_of_mapped(source: Source, head: Chunk, given: Given) -> str | None:
+    """Return the unit in the name of the rate column that the caller mapped, such as ``apr``.
+
+    A name without a unit means bps per 8 hours, unless the rates are so small that they may be percent:
+    then the caller must state the unit.
+    """
+    column = given.map.get("rate_bps_8h", "")
+    if given.unit is not None or column not in head.columns:
+        return given.unit
+    if scale_and_period(column) != ("", ""):
+        return unit_of_rates(source, head, column)
+    # Below the lower limit, the check of all rows asks.
+    is_small = TINY_BPS_8H <= _median(_sizes(head, column)) < _SMALL_BPS_8H
+    if is_small and "unit" not in given.accept:
+        raise _unclear_unit(source, head, column)
+    return None
 
 
 def _sizes(head: Chunk, column: str) -> Array:

@@ -124,7 +124,7 @@ def guessed_plans(
     if exact is not None and table is None and _has_rows_of_others(head, exact):
         exact = None
     if exact is not None and not (given.unit and "filled_quantity" in archive_table(exact).columns):
-        return [make_plan(exact, given)], ()
+        return [make_plan(exact, given._replace(unit=unit_of_mapped(source, head, given)))], ()
     by_meaning = columns_by_meaning(head)
     _take_stated(given, head, by_meaning)
     _take_dated_contracts(head, by_meaning)
@@ -567,7 +567,7 @@ def _take_figures(
         ]:
             _refuse_rate_in_usd(source, by_meaning["rate"])
         unit = _take_rate(source, head, by_meaning["rate"], mapped, given)
-    unit = unit or unit_of_mapped(source, head, given.map.get("rate_bps_8h", ""))
+    unit = unit or unit_of_mapped(source, head, given)
     if table == "oi_history":
         unit = take_interest(source, head, by_meaning, mapped, given) or unit
     if "strike" in columns:
