@@ -16,7 +16,10 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
+from derivdata.support import arguments
 from derivdata.support.arguments import Numbers, typed
+from derivdata.support.calls import record_of
+from tests.support.interrupts import interrupted, places
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -207,3 +210,18 @@ def test_error_that_names_an_argument_is_unchanged() -> None:
     with pytest.raises(ValueError, match=r"^left is too long$") as caught:
         refuses([1.0, 2.0], [1.0])
     assert not hasattr(caught.value, "__notes__")
+
+
+def test_results_have_their_record_after_an_interrupted_call() -> None:
+    """A count of nested calls that an interrupt leaves at 1 would make later calls nested."""
+    table = pd.DataFrame({"time": [pd.Timestamp("2026-01-01", tz="UTC")], "symbol": "BTC", "exchange": "okx"})
+    table["rate_bps_8h"] = 1.0
+
+    def call() -> Any:
+        return dd.panel(table)
+
+    call()  # the rules of a function are made by its first call
+    for place in places(call, (arguments.__file__,)):
+        result = interrupted(call, (arguments.__file__,), place)
+        assert type(result.problem) is KeyboardInterrupt
+        assert record_of(call()) is not None, result.place

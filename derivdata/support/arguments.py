@@ -12,7 +12,6 @@ import inspect
 import numbers
 import re
 import sys
-import threading
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,14 +40,6 @@ _CONVERTED = frozenset({"pandas.Series", "xarray.DataArray", "xarray.Dataset"})
 """Types of arguments that are converted to plain types."""
 _RECORDED = {"pandas.DataFrame", "xarray.DataArray", "xarray.Dataset"}
 """Types of results that get the record of their call."""
-
-
-class _Depth(threading.local):
-    calls = 0
-
-
-_DEPTH = _Depth()
-"""Number of nested calls of public functions in a thread; only the outermost call is recorded."""
 
 
 class _Rule(NamedTuple):
@@ -93,12 +84,10 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
             raise TypeError(_given_twice(function, positional[: len(args)], kwargs))
         placed = [_checked(expected, name, value) for name, value in zip(positional, args, strict=False)]
         named = {name: _checked(expected, name, value) for name, value in kwargs.items()}
-        _DEPTH.calls += 1
-        is_outermost = _DEPTH.calls == 1
         try:
             with np.errstate(all="ignore"):
                 result = function(*placed, *args[len(placed) :], **named)  # type: ignore[arg-type]
-            if not (is_outermost and _name(type(result)) in _RECORDED):
+            if _name(type(result)) not in _RECORDED or not _is_outermost(sys._getframe()):
                 return result
             arguments = defaults() | dict(zip(positional, placed, strict=False)) | named
             return _with_record(function, arguments, result)  # type: ignore[no-any-return]
@@ -111,10 +100,19 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
         except ValueError as fault:
             _note_shapes(fault, function, dict(zip(positional, placed, strict=False)) | named)
             raise
-        finally:
-            _DEPTH.calls -= 1
 
     return call
+
+
+def _is_outermost(frame: types.FrameType) -> bool:
+    """Return whether the call of a checked function is not within another one of its thread.
+
+    The stack says so itself: a counter would be off after an interrupt between its two changes.
+    """
+    caller = frame.f_back
+    while caller is not None and caller.f_code is not frame.f_code:
+        caller = caller.f_back
+    return caller is None
 
 
 def _with_record(function: Callable[..., Any], arguments: Mapping[str, Any], result: Any) -> Any:
