@@ -174,9 +174,9 @@ def test_open_interest_history_equals_the_truth(market: Fakes) -> None:
     assert counts == {
         "binance": 288, "bybit": 288, "okx": 288, "gateio": 288, "huobi": len(of_htx), "kraken": 288,
     }, "bybit's is in coins, at its marks of the same instants"  # fmt: skip
-    # The newest 200 steps of five minutes: those of the last 16 hours and 40 minutes.
-    now = pd.Timestamp(market.now())
-    assert pd.Timedelta("16h20min") < now - of_htx.min() < pd.Timedelta("16h40min")
+    # Steps of five minutes of the 16 hours 33.6 minutes (0.69 days) before the first request.
+    requests = [at for name, place, _, at in market.log if name == "huobi" and "his_open_interest" in place]
+    assert pd.Timedelta("16h28min") < requests[0] - of_htx.min() <= pd.Timedelta("16h33min36s")
     assert of_htx.diff().dropna().eq(pd.Timedelta("5min")).all()
     assert of_htx.max() == pd.Timestamp("2026-01-19T23:55Z")
     seconds = rows["time"].map(lambda at: int(at.timestamp()))
