@@ -344,6 +344,23 @@ def test_a_channel_that_no_table_stores_is_named(tmp_path: Path) -> None:
         _import(tmp_path, "bybit_none.jsonl", [other, damaged])
 
 
+def test_prices_of_two_channels_of_gate_are_stored_together(tmp_path: Path) -> None:
+    """The prices of one channel are read by its adapter, those of the other by their names."""
+    messages = []
+    ticker = {"contract": "BTC_USDT", "last": "67000", "mark_price": "67001"}
+    state = {"time": _START // 1000, "contract": "BTC_USDT", "mark_price": 67001.5, "long_liq_usd": 1500,
+             "short_liq_usd": 250, "open_interest_usd": 53601200}  # fmt: skip
+    for channel, content in (("futures.tickers", [ticker]), ("futures.contract_stats", state)):
+        messages.append(
+            {"time": _START // 1000 + 12, "time_ms": _START + 12_000, "channel": channel,
+             "event": "update", "result": content}
+        )  # fmt: skip
+    result = _import(tmp_path, "gate_channels.jsonl", messages)
+    assert result.read == result.written
+    marks = _rows(tmp_path, "prices_history").query("kind == 'mark'")
+    assert marks["price_usd"].tolist() == [67001.5, 67001.0]
+
+
 def test_raw_files_of_cryptofeed_are_read_without_the_lines_of_the_connection(tmp_path: Path) -> None:
     """cryptofeed (2.4, sample_data/DERIBIT.ws.1.0) has the address of the connection and the requests."""
     ticker = {"timestamp": _START, "instrument_name": "BTC-PERPETUAL", "mark_price": 67000.5,

@@ -324,20 +324,28 @@ class BestQuotes:
 
     def see(self, frame: pd.DataFrame) -> None:
         """Note the quote currencies of some rows."""
-        numbers, words = series_of(frame, _SERIES)
+        ranked = frame[frame[RANK].notna()]
+        numbers, words = series_of(ranked, _SERIES)
         lowest = np.full(len(words), np.iinfo(np.int64).max)
-        np.minimum.at(lowest, numbers, frame[RANK].to_numpy())
+        np.minimum.at(lowest, numbers, ranked[RANK].to_numpy(dtype=np.int64))
         for pair, rank in zip(words, lowest.tolist(), strict=True):
             self._ranks[pair] = min(rank, self._ranks.get(pair, rank))
 
     def are_best(self, frame: pd.DataFrame) -> Array:
-        """Return which rows have the best quote currency of their symbol and venue, and note their names."""
-        numbers, words = series_of(frame, _SERIES)
+        """Return which rows have the best quote currency of their symbol and venue, and note their names.
+
+        Rows of a venue's response have no priority, because its adapter has selected their contracts.
+        """
+        has_rank = frame[RANK].notna().to_numpy()
+        ranked = frame[has_rank]
+        numbers, words = series_of(ranked, _SERIES)
         best = np.array([self._ranks[pair] for pair in words], dtype=np.int64)
-        is_best = np.asarray(frame[RANK].to_numpy() == best[numbers])
-        if not is_best.all():
-            frame = frame[is_best]
-        contracts = series_of(frame, [*_SERIES, CONTRACT]).words
+        is_best_of_ranked = ranked[RANK].to_numpy() == best[numbers]
+        if not is_best_of_ranked.all():
+            ranked = ranked[is_best_of_ranked]
+        contracts = series_of(ranked, [*_SERIES, CONTRACT]).words
         if contracts:
             self.contracts |= quoted_contracts(*zip(*contracts, strict=True))
+        is_best: Array = ~has_rank
+        is_best[has_rank] = is_best_of_ranked
         return is_best
