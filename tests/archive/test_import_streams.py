@@ -335,13 +335,26 @@ def test_messages_of_several_channels_are_read_by_their_channel(
 
 
 def test_a_channel_that_no_table_stores_is_named(tmp_path: Path) -> None:
-    """The line of a rejected message is that of the file, which has messages of both channels."""
     other = {"topic": "status.system", "ts": _START, "data": [{"state": "open", "words": "none"}]}
     damaged = {"topic": "tickers.BTCUSDT", "type": "delta", "ts": None, "data": {"symbol": "BTCUSDT"}}
     result = _import(tmp_path, "bybit_all.jsonl", [other, *_bybit_channels()])
     assert any("messages of the channel status" in notice for notice in result.notices)
     with pytest.raises(ArchiveError, match="no message can be read: messages of the channel status"):
         _import(tmp_path, "bybit_none.jsonl", [other, damaged])
+
+
+def test_lines_without_a_channel_are_counted(tmp_path: Path) -> None:
+    """Binance's reply to a subscription is not counted, and its best quotes of spot have no channel."""
+    reply = {"result": None, "id": 1}
+    quote = {"u": 400900217, "s": "BTCUSDT", "b": "67000", "B": "1", "a": "67001", "A": "2"}
+    raw = [message["data"] for message in _binance_channels()]
+    result = _import(
+        tmp_path, "binance-futures_channels.jsonl", [reply, raw[0], quote, raw[1], quote, raw[2]]
+    )
+    assert any("2 lines without a channel are not stored, first line 3" in text for text in result.notices)
+    assert len(_rows(tmp_path, "liquidations_fills")) == 1
+    marks = _rows(tmp_path, "prices_history").query("kind == 'mark'")
+    assert marks["price_usd"].tolist() == [67000.5, 67010.0]
 
 
 def test_prices_of_two_channels_of_gate_are_stored_together(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ from derivdata.sources.archive.importing.row_checks import (
     refuse_some_of_payments,
     unservable,
 )
-from derivdata.sources.archive.importing.source_files import Source, by_channel, find_sources
+from derivdata.sources.archive.importing.source_files import Channels, Source, by_channel, find_sources
 from derivdata.sources.archive.schemas import archive_table, archive_tables
 from derivdata.support import times
 from derivdata.support.text import escape_controls
@@ -276,23 +276,21 @@ def _tasks(table: str | None, files: Sequence[_Path], source: str | None, given:
     tasks: list[Task] = []
     for opened in find_sources(files):
         channels = by_channel(opened)
-        if len(channels) == 1:
+        if len(channels.sources) == 1:
             tasks += recognise(opened, table, source, given)
         else:
             tasks += _tasks_of_channels(channels, table, source, given)
     return tasks
 
 
-def _tasks_of_channels(
-    channels: list[Source], table: str | None, source: str | None, given: Given
-) -> list[Task]:
+def _tasks_of_channels(channels: Channels, table: str | None, source: str | None, given: Given) -> list[Task]:
     """Return the tables of each channel of a file; channels that no table stores are named by a notice.
 
     A collector subscribes to channels of trades and changes of books next to those of a table.
     """
     tasks: list[Task] = []
     unread: list[str] = []
-    for opened in channels:
+    for opened in channels.sources:
         try:
             tasks += recognise(opened, table, source, given)
         except ArchiveError as problem:
@@ -301,8 +299,10 @@ def _tasks_of_channels(
                 raise
             reason = str(problem).removeprefix(f"{opened}: ")
             unread.append(f"messages of the channel {opened.channel} are not stored: {reason}")
+    if channels.notice:
+        unread.append(channels.notice)
     if not tasks:
-        raise ArchiveError(f"{channels[0].path}: no message can be read: {'; '.join(unread)}")
+        raise ArchiveError(f"{channels.sources[0].path}: no message can be read: {'; '.join(unread)}")
     tasks[0] = tasks[0]._replace(notices=(*tasks[0].notices, *unread))
     return tasks
 

@@ -19,12 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive.importing.json_bodies import is_reply
 from derivdata.sources.archive.importing.market_names import meaning_of
 
 Kind = Literal["csv", "json", "parquet", "feather"]
@@ -240,26 +241,42 @@ class _Lines(io.RawIOBase):
         return size
 
 
-def by_channel(source: Source) -> list[Source]:
+class Channels(NamedTuple):
+    """The channels of a file, and a notice about its lines without a channel; empty without such lines."""
+
+    sources: list[Source]
+    notice: str = ""
+
+
+def by_channel(source: Source) -> Channels:
     """Return a source for each channel of a file of messages, one per line; else the file itself.
 
     Messages of different channels have different fields, and some of the same name with other meanings.
     """
+    whole = Channels([source])
     if source.path.suffix.lower() in _NOT_OF_MESSAGES or not source.path.is_file():
-        return [source]
+        return whole
     channels: dict[str, None] = {}  # without duplicates
+    others: list[int] = []
     try:
         with opened(source) as (kind, stream):
             first = stream.readline(_MAX_MESSAGE) if kind == "json" else b""
             # Other files are left at their first line, so that they are not read twice.
-            if len(first) < _MAX_MESSAGE and _is_message(first):
-                channels.update(dict.fromkeys(map(channel_of, itertools.chain([first], stream))))
+            if len(first) == _MAX_MESSAGE or not _is_message(first):
+                return whole
+            for number, line in enumerate(itertools.chain([first], stream), 1):
+                message = _decoded(line)
+                channel = _channel_in(message)
+                if channel:
+                    channels[channel] = None
+                elif line.strip() and not (isinstance(message, dict) and is_reply(message)):
+                    others.append(number)
     except (ArchiveError, OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException, ValueError):
-        return [source]  # the reader of the format explains it
-    channels.pop("", None)
+        return whole  # the reader of the format explains it
     if len(channels) < 2:
-        return [source]
-    return [replace(source, channel=channel) for channel in channels]
+        return whole
+    notice = f"{len(others)} lines without a channel are not stored, first line {others[0]}" if others else ""
+    return Channels([replace(source, channel=channel) for channel in channels], notice)
 
 
 _MAX_MESSAGE = 1 << 20
@@ -279,7 +296,9 @@ def _is_message(line: bytes) -> bool:
     if not line.strip():
         return True  # a line without a message, such as those of the connection
     message = _decoded(line)
-    if isinstance(message, dict) and {"jsonrpc", "event", "op", "success"} & message.keys():
+    if isinstance(message, dict) and (
+        {"jsonrpc", "event", "op", "success"} & message.keys() or is_reply(message)
+    ):
         return True
     return bool(_channel_in(message))
 
