@@ -1131,6 +1131,21 @@ def test_trades_of_options_with_ids_of_blocks_are_blocks(tmp_path: Path) -> None
     assert trades["price_coin"].tolist() == [0.01] * 3
 
 
+@pytest.mark.parametrize(
+    ("blocks", "executions"),
+    [(("19000001", "19000002"), ["book", "book"]), (("false", "true"), ["book", "block"])],
+)
+def test_numbers_of_blocks_of_a_chain_are_not_those_of_block_trades(
+    tmp_path: Path, blocks: tuple[str, str], executions: list[str]
+) -> None:
+    head = "ts,instrument,side,qty,price,iv,trade_id,block"
+    lines = [f"{_START * 1000},BTC-27MAR26-90000-C,buy,3.0,0.0412,52.5,1,{blocks[0]}"]
+    lines.append(f"{_START * 1000},BTC-27MAR26-70000-P,sell,1.5,0.0107,61.0,2,{blocks[1]}")
+    _import(tmp_path, "deribit_options.csv", "\n".join([head, *lines]) + "\n")
+    trades = _rows(tmp_path, "options_trades").sort_values("trade_id")
+    assert trades["execution"].tolist() == executions
+
+
 def test_prices_are_not_at_the_time_of_the_last_payment(tmp_path: Path) -> None:
     """CoinEx has the mark price of now next to ``latest_funding_time`` (API v2, 2026)."""
     row = {"market": "BTCUSDT", "mark_price": "67000.5", "latest_funding_rate": "-0.00007",

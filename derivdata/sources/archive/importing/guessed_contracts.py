@@ -19,6 +19,7 @@ from derivdata.sources.archive.importing.column_meanings import (
     OPENS,
     column_of_words,
     columns_named,
+    figures_of,
     first_of,
     kind_of_ratio,
     plain_columns,
@@ -93,6 +94,14 @@ Deribit has ``block_trade_id`` and ``combo_id`` (API v2, 2026), and its site has
 """
 
 
+def _are_block_numbers(head: Chunk, column: str) -> bool:
+    """Return whether a column has the numbers of blocks of a chain, which each trade has.
+
+    Opyn's ``buyOTokensActions`` (The Graph, 2020) have such numbers as ``block``.
+    """
+    return plain_name(column) == "block" and bool((figures_of(head, column) > 1).all())
+
+
 def plan_of_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> ImportPlan:
     """Return the plan for option trades, whose prices are in coins or USD."""
     plain = plain_columns(head)
@@ -112,7 +121,7 @@ def plan_of_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
     extra: dict[str, Kind] = {}
     for column, pattern in _BLOCKS.items():
         name = next(filter(pattern.fullmatch, plain), None)
-        if name is not None:
+        if name is not None and not _are_block_numbers(head, plain[name]):
             mapped[column] = plain[name]
             extra[column] = Kind.TEXT
     price_coin = first_of(plain, _PRICES_IN_COINS)
