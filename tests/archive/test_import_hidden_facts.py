@@ -1172,6 +1172,13 @@ def test_rates_of_loans_are_not_funding(tmp_path: Path) -> None:
             )  # fmt: skip
 
 
+def test_funding_of_the_coin_lend_is_not_a_rate_of_loans(tmp_path: Path) -> None:
+    lines = [f"{_START + place * 28_800},LENDUSDT,LEND,0.0001" for place in range(6)]
+    _import(tmp_path, "binance_funding.csv", "\n".join(["time,symbol,base,fundingRate", *lines]) + "\n")
+    rates = _rows(tmp_path, "funding_settlements")
+    assert rates[["symbol", "rate_bps_8h"]].to_numpy().tolist() == [["LEND", 1.0]] * 6
+
+
 def _closes(days: list[int]) -> str:
     lines = [f"{_START + day * 86_400},{67_000 + day},50" for day in days]
     return "\n".join(["time,close,RSI", *lines]) + "\n"

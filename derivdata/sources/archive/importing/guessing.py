@@ -89,6 +89,7 @@ from derivdata.sources.archive.importing.market_names import (
     known_intervals,
     market_of,
     may_name_dated_contracts,
+    meaning_of,
     names_in_path,
     pays_hourly,
     plain_name,
@@ -657,8 +658,13 @@ _LOANS = frozenset("borrow borrowing lend lending supply deposit loan".split())
 
 
 def _refuse_loans(source: Source, head: Chunk, column: str) -> None:
-    """Raise for rates of loans, whose rows have a word for them next to the rate."""
+    """Raise for rates of loans, whose rows have a word for them next to the rate.
+
+    The name of a coin is no such word: Binance had the contract LENDUSDT in 2020.
+    """
     for name, values in head.columns.items():
+        if meaning_of(name) == "symbol":
+            continue
         words = {text.lower() for text in encoded(values).texts} if pa.types.is_string(values.type) else set()
         if words and words <= _LOANS:
             raise ArchiveError(
