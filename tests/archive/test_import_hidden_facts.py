@@ -1179,6 +1179,27 @@ def test_funding_of_the_coin_lend_is_not_a_rate_of_loans(tmp_path: Path) -> None
     assert rates[["symbol", "rate_bps_8h"]].to_numpy().tolist() == [["LEND", 1.0]] * 6
 
 
+def _ticker_of_gate(contract: str, price: str, size: str) -> dict[str, str]:
+    prices = dict.fromkeys(
+        "last mark_price index_price highest_bid lowest_ask low_24h high_24h".split(), price
+    )
+    volumes = dict.fromkeys("volume_24h volume_24h_base volume_24h_quote volume_24h_settle".split(), "1")
+    rates = {"funding_rate": "0.0001", "funding_rate_indicative": "0.0001", "quanto_base_rate": ""}
+    row = {"contract": contract, "total_size": size, "change_percentage": "0"}
+    return {**row, **prices, **volumes, **rates}
+
+
+def test_a_contract_size_is_not_that_of_all_tickers(tmp_path: Path) -> None:
+    """8,000,000 contracts of 0.0001 BTC of both sides are 400 BTC of one, and 26.8 million USD at 67,000."""
+    bitcoin = _ticker_of_gate("BTC_USDT", "67000", "8000000")
+    other = _ticker_of_gate("ETH_USDT", "2000", "9000000")
+    stated = {"time": "2026-02-02T00:00:00Z", "contract_size": "0.0001"}
+    with pytest.raises(ArchiveError, match=r"contract_size=0\.0001 cannot apply to all rows.* BTC, ETH"):
+        _import(tmp_path, "gate_tickers.json", json.dumps([bitcoin, other]), set=stated)
+    _import(tmp_path, "gate_tickers.json", json.dumps([bitcoin]), set=stated)
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [26_800_000.0]
+
+
 def _closes(days: list[int]) -> str:
     lines = [f"{_START + day * 86_400},{67_000 + day},50" for day in days]
     return "\n".join(["time,close,RSI", *lines]) + "\n"

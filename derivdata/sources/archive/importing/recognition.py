@@ -350,7 +350,7 @@ def _of_response(
         if table in (None, name)
     ]
     if tasks:
-        unread = [*_unread_rates(head, response, given), *_unread_interest(head, response)]
+        unread = [*_unread_rates(head, response, given), *_unread_interest(head, response, given)]
         unread += _unread_contracts(head, response)
         tasks[0] = tasks[0]._replace(notices=(*response.notices, *unread))
     if tasks and table is None:
@@ -369,7 +369,7 @@ def _unread_rates(head: Chunk, response: VenueResponse, given: Given) -> list[st
     ]
 
 
-def _unread_interest(head: Chunk, response: VenueResponse) -> list[str]:
+def _unread_interest(head: Chunk, response: VenueResponse, given: Given) -> list[str]:
     """Return the notice that an adapter does not store the open interest of a response.
 
     It is in contracts in Gate's tickers, and in coins without a mark price in Bitget's of 2023.
@@ -383,10 +383,10 @@ def _unread_interest(head: Chunk, response: VenueResponse) -> list[str]:
             column = name
     if column is None:
         return []
-    return [
-        f"{column} is not stored, because the response does not state its value in USD: pass --set "
-        "contract_size=COINS if it is in contracts, or convert it with a price"
-    ]
+    advice = "convert it with a price"
+    if "contract_size" not in given.set:
+        advice = f"pass --set contract_size=COINS if it is in contracts of one market, or {advice}"
+    return [f"{column} is not stored, because the response does not state its value in USD: {advice}"]
 
 
 _WITH_INTEREST = ("options_snapshot", "markets_options")

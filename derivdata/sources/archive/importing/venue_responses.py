@@ -121,7 +121,8 @@ def _refuse_unnamed(source: Source, response: VenueResponse, named: str | None, 
 
 def refuse_size_of_several(source: Source, answer: VenueResponse, given: Given) -> None:
     """Raise for a contract size of the caller with rows of several contracts, whose sizes differ."""
-    for name, _ in _SIZES:
+    # Open interest of Gate's tickers is converted with the size, if it is stated.
+    for name in ("liquidations_fills", _BOOK, "oi_history"):
         symbols = sorted(_symbols_of(answer.tables.get(name)))
         if "contract_size" in given.set and len(symbols) > 1:
             raise ArchiveError(
