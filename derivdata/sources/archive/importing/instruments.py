@@ -442,7 +442,7 @@ def _of_known_contracts(columns: dict[str, Any], rejections: Rejections) -> bool
         if pairs[row] in sizes_in_usd:
             return (
                 f"a contract of {names[row]} on {venues[row]} is {sizes_in_usd[pairs[row]]:g} USD: multiply "
-                "its contracts by them, and import them as USD"
+                "its open interest by this size, and import its rows separately with --unit usd"
             )
         return (
             f"the contract size of {names[row]} on {venues[row]} is unknown: import its rows separately, "
