@@ -305,7 +305,8 @@ def _heat_finding(rates: Floats, means: pd.Series, unusual: list[str], centre: f
         return f"above {centre:g} bps in {style.share(float(np.mean(rates > centre)))} of cells"
     if unusual:
         drawn = means[unusual]
-        if drawn.max() <= level and drawn.min() < 0.0:
+        shorts_paid_more = drawn.max() <= level or -drawn.min() > drawn.max()
+        if drawn.min() < 0.0 and shorts_paid_more:
             return f"shorts on {drawn.idxmin()} paid most, {-drawn.min():.2g} bps per 8 h on average"
         return f"longs on {drawn.idxmax()} paid most, {drawn.max():.2g} bps per 8 h on average"
     paid = f"longs paid in {style.share(float(np.mean(rates > 0.0)))} of cells"

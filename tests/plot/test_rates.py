@@ -249,16 +249,26 @@ def test_venues_at_the_usual_rate_are_omitted_from_a_heat_map() -> None:
     assert ax.get_ylabel() == "1 of 3 venues, mean [bps per 8 h]"
 
 
-def test_title_of_a_heat_map_names_a_drawn_venue() -> None:
+@pytest.mark.parametrize(
+    ("highest", "names", "title"),
+    [
+        (1.0, ["beta -1.40"], "shorts on beta paid most, 1.4 bps"),
+        (1.3, ["beta -1.40", "gamma +1.30"], "shorts on beta paid most, 1.4 bps"),
+        (1.5, ["beta -1.40", "gamma +1.50"], "longs on gamma paid most, 1.5 bps"),
+    ],
+)
+def test_title_of_a_heat_map_names_the_drawn_venue_that_paid_most(
+    highest: float, names: list[str], title: str
+) -> None:
     """Alpha is always at 1 bp per 8 h and omitted; on beta shorts paid 5 bps in 40 of 100 hours."""
     hours = pd.date_range("2026-06-01", periods=100, freq="h")
-    rates = np.vstack([np.full(100, 1.0), np.full(100, 1.0), np.where(np.arange(100) < 40, -5.0, 1.0)])
-    labels = {"exchange": ["alpha", "gamma", "beta"], "time": hours}
+    beta = np.where(np.arange(100) < 40, -5.0, 1.0)
+    rates = np.vstack([np.full(100, 1.0), np.full(100, 1.0), np.full(100, highest), beta])
+    labels = {"exchange": ["alpha", "delta", "gamma", "beta"], "time": hours}
     panel = xr.DataArray(rates, labels, ("exchange", "time"), attrs={"units": "bps/8h", "kind": "sampled"})
     ax = plot.funding_heatmap(panel, step="1h", source="by hand")
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta -1.40"]
-    title = " ".join(ax.get_title(loc="left").split())
-    assert title == "funding: shorts on beta paid most, 1.4 bps per 8 h on average"
+    assert [t.get_text() for t in ax.get_yticklabels()] == names
+    assert " ".join(ax.get_title(loc="left").split()) == f"funding: {title} per 8 h on average"
 
 
 def test_highlight_of_no_venue_is_refused() -> None:
