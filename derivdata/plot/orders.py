@@ -101,7 +101,7 @@ def liquidations(
     Raises
     ------
     ValueError
-        `events` is neither table, or it is empty and `start` or `end` is missing.
+        `events` is neither table, or it has no event in the span and `start` or `end` is missing.
     """
     events = _orders(events)
     first, last = _span(events, start, end)
@@ -226,17 +226,17 @@ def _price_label(price: Rates | None) -> str:
 
 
 def _liquidations_title(events: pd.DataFrame, span: pd.Timedelta) -> str:
-    assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
+    assets = ", ".join(sorted(set(events["symbol"].astype(str))))
     if len(assets) >= 40:
         assets = f"{events['symbol'].nunique()} symbols"
+    length = f"in {style.span_words(max(span / pd.Timedelta(1, 'D'), 1.0 / 24.0))}"
     value = float(events["value_usd"].sum())
     if not value:
-        return f"{assets}: no liquidation"
+        return f"{assets}: no liquidations {length}".removeprefix(": ")
     longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value
     by_venue = events.groupby("exchange", observed=True)["value_usd"].sum()
     side, share = ("longs", longs) if longs >= 0.5 else ("shorts", 1.0 - longs)
-    words = f"{assets}: {side} were {style.share(share)} of the {_million(value)} liquidated"
-    words += f" in {style.span_words(max(span / pd.Timedelta(1, 'D'), 1.0 / 24.0))}"
+    words = f"{assets}: {side} were {style.share(share)} of the {_million(value)} liquidated {length}"
     if len(by_venue) > 1:
         most = style.share(by_venue.max() / value)
         words += f"; {most} of the total was on {by_venue.idxmax()}"
@@ -280,6 +280,11 @@ def _span(
         raise ValueError("events is empty: pass start and end of the span to draw")
     first = events["time"].min() if start is None else times.timestamp(start, "start")
     last = events["time"].max() if end is None else times.timestamp(end, "end")
+    if last < first and (start is None or end is None):
+        limit = f"after start {first}"
+        if start is None:
+            limit = f"before end {last}"
+        raise ValueError(f"events has no event {limit}: pass start and end of the span to draw")
     if last < first:
         raise ValueError(f"start must not be after end, got start {first} and end {last}")
     return _naive(first), _naive(last)
@@ -309,7 +314,8 @@ def _dots(events: pd.DataFrame, top: int, window: pd.Timedelta) -> tuple[list[st
         names.append(_others(len(total) - top))
     place = pd.Series(range(len(names)), index=names)
     # 1. A dot per order, or per step of a row and side, in the middle of the step.
-    dots = events[["side", "value_usd"]].assign(time=_times(events), venue=events["exchange"].astype(str))
+    valued = events[events["value_usd"] > 0.0]  # a missing value has no area
+    dots = valued[["side", "value_usd"]].assign(time=_times(valued), venue=valued["exchange"].astype(str))
     dots["row"] = dots["venue"].map(place).fillna(len(names) - 1).astype(np.float64)
     step = ""
     if len(events) >= MANY:

@@ -149,7 +149,33 @@ def test_price_is_below_the_values_and_small_venues_share_a_row() -> None:
     with pytest.raises(ValueError, match="events is empty: pass start and end"):
         plot.liquidations(none)
     ax = plot.liquidations(none, start=made.START, end=made.START + pd.Timedelta(1, "D"))
-    assert ax.get_title(loc="left") == "no order: no liquidation; coverage not stated"
+    assert ax.get_title(loc="left") == "no liquidations in 24 hours; coverage not stated"
+
+
+def test_a_span_without_events_needs_both_ends() -> None:
+    """The orders are from 00:00 to 11:00."""
+    late = made.START + pd.Timedelta(12, "h")
+    with pytest.raises(
+        ValueError, match=r"events has no event after start 2026-01-05 12:00:00.*: pass start and end"
+    ):
+        plot.liquidations(made.liquidated(), start=late)
+    with pytest.raises(
+        ValueError, match=r"events has no event before end 2026-01-04 23:00:00.*: pass start and end"
+    ):
+        plot.liquidations(made.liquidated(), end=made.START - pd.Timedelta(1, "h"))
+    with pytest.raises(ValueError, match="start must not be after end"):
+        plot.liquidations(made.liquidated(), start=late, end=made.START)
+
+
+def test_orders_without_a_value_have_no_dots() -> None:
+    events = made.liquidated()
+    figure = plot.liquidations(events.assign(value_usd=0.0), engine="plotly")
+    words = "no liquidations in 11 hours; coverage not stated"
+    assert figure.layout.title.text.replace("<br>", " ").strip() == f"BTC: {words}"
+    events["value_usd"] = events["value_usd"].astype(float).where(events.index != 0)
+    figure = plot.liquidations(events, engine="plotly")
+    dots = [trace for trace in figure.data if trace.name in {"long", "short"}]
+    assert sum(len(trace.x) for trace in dots) == 11
 
 
 def test_values_of_venues_are_longs_at_the_left_and_shorts_at_the_right() -> None:
