@@ -100,7 +100,7 @@ def level(symbol: str, implied: float, realised: float) -> charts.Level:
 def test_levels_have_a_column_for_each_symbol_and_one_length_of_scale(ax: Axes) -> None:
     levels = [level("BTC", 0.45, 0.40), level("ETH", 0.60, 0.72)]
     charts.draw_levels(levels, ax=ax, source="hand")
-    assert title(ax) == "latest 30-day ATM is 5.0 points above 7-day realised for BTC, 12.0 below for ETH"
+    assert title(ax) == "Latest 30-day ATM is 5.0 points above 7-day realised for BTC, 12.0 below for ETH"
     assert [cell.get_xlabel() for cell in ax.child_axes] == ["time [UTC], 2026", "time [UTC], 2026"]
     lengths = [float(np.ptp(cell.get_ylim())) for cell in ax.child_axes]
     assert lengths[0] == pytest.approx(lengths[1])

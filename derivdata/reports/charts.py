@@ -363,7 +363,7 @@ def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
     if len({level.days for level in levels}) == 1:
         days = f"{levels[0].days:.3g}-day "
     first, side, symbol = gaps[0]
-    title = f"latest 30-day ATM is {first} {side} {days}realised for {symbol}"
+    title = f"Latest 30-day ATM is {first} {side} {days}realised for {symbol}"
     for size, side, symbol in gaps[1:]:
         title += f", {size} {side} for {symbol}"
     _write_head(ax, title, "", 33.0)
