@@ -12,7 +12,7 @@ Misuse raises here, before anything is computed. A dask-backed panel stays lazy:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from enum import IntFlag
 from typing import Any, TypeAlias
 
@@ -177,8 +177,7 @@ def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> l
         if isinstance(value, xr.Dataset | pd.DataFrame):
             raise TypeError(f"{name} must be a number or an array, got {type(value).__name__}")
         if isinstance(value, xr.DataArray):
-            if not new:
-                _reject_other_dims(name, value, sizes, core)
+            _reject_other_dims(name, value, core, None if new else sizes)
             for dim, size in value.sizes.items():
                 if dim not in value.indexes and size != sizes.get(dim, size):
                     raise ValueError(
@@ -193,12 +192,13 @@ def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> l
 
 
 def _reject_other_dims(
-    name: str, value: xr.DataArray, sizes: Mapping[Hashable, int], core: Sequence[str]
+    name: str, value: xr.DataArray, core: Sequence[str], allowed: Container[Hashable] | None
 ) -> None:
+    """Raise for a dim of `core`, and for a dim that is not allowed; None allows all other dims."""
     for dim in value.dims:
         if dim in core:
             raise ValueError(f"{name} must not have the dim {str(dim)!r}: select one of its labels")
-        if dim not in sizes:
+        if allowed is not None and dim not in allowed:
             raise ValueError(f"{name} must not have the dim {str(dim)!r}, which the data does not have")
 
 

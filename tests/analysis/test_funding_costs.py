@@ -109,3 +109,5 @@ def test_slippage_of_several_books():
         funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0]).drop_attrs(), 1.0)
     with pytest.raises(ValueError, match="ascend"):
         funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0])[::-1], 1.0)
+    with pytest.raises(ValueError, match="size_usd must not have the dim 'depth_bps': select one"):
+        funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0]), _depth([1.0, 1.0, 1.0, 1.0]))
