@@ -218,6 +218,24 @@ def test_marks_of_futures_move_with_their_index(body: Body, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("symbol", "instrument"),
+    [
+        ("1000SHIB", "SHIBUSDT_260925"),
+        ("kPEPE", "1000PEPEUSDT_260925"),
+        ("A", "EOSUSDT_260925"),  # the ticker of Vaulta before 2025
+        ("BTC", "XBTUSDTU26"),
+    ],
+)
+def test_dated_futures_may_have_another_name_of_their_coin(symbol: str, instrument: str) -> None:
+    body = futures() | {"symbol": symbol}
+    for row in body["series"]["binance"]:
+        row["instrument_name"] = instrument
+    assert (
+        notices(body, lambda: dd.futures.history(symbol, *WINDOW, resolution="1h", venues=["binance"])) == []
+    )
+
+
+@pytest.mark.parametrize(
     ("rates", "text"),
     [
         (

@@ -18,7 +18,8 @@ import numpy as np
 from derivdata.client.reading import DAY_US, HOUR_US, CheckedResponse
 from derivdata.support.arrays import Array
 from derivdata.tables import endpoints
-from derivdata.tables.contracts import contract, names_coin
+from derivdata.tables.contracts import base, contract, names_coin
+from derivdata.tables.frames import other_tickers
 
 SHARES_TOLERANCE = 0.02
 """Maximum excess of rounded market shares over 1, single or summed."""
@@ -287,10 +288,14 @@ def names_against_expiries(e: CheckedResponse) -> Iterator[str]:
     if "side" in e.columns:
         return
     symbol = e.requested.get("symbol")
+    coins: list[str] = []
+    if symbol is not None:
+        coin, _ = base(symbol)  # contracts of 1,000 coins and of one coin may have different names
+        coins = [coin, *other_tickers(coin)]
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
     days = (np.asarray(e.micros("expiry")) // DAY_US).tolist()
     for name, day in dict.fromkeys(zip(names, days, strict=True)):
-        if symbol is not None and isinstance(name, str) and not names_coin(name, contract(symbol).symbol):
+        if coins and isinstance(name, str) and not any(names_coin(name, coin) for coin in coins):
             yield f"requested symbol {symbol!r}, but the response has the instrument {name!r}"
             return
         # Rows without an expiry have a day below 0.
