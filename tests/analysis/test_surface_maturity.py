@@ -345,11 +345,12 @@ def test_forward_beyond_expiries_has_the_carry_of_the_nearest_expiry_if_spot_is_
     spot = 99_900.0
     surface_of_three = dated(three).assign_coords(spot=spot)
     years = surface_of_three["year_fraction"].to_numpy()
-    result = surface.at(surface_of_three, [BEFORE_THE_FIRST, AFTER_THE_LAST])
+    first, _, last = surface_of_three["expiry"].to_numpy()
+    result = surface.at(surface_of_three, [BEFORE_THE_FIRST, first, last, AFTER_THE_LAST])
     first_carry, last_carry = np.log(1e5 / spot) / years[0], np.log(1.05e5 / spot) / years[2]
     early = spot * np.exp(first_carry * 16.5 / 24 / 365)
     late = spot * np.exp(last_carry * 516 / 365)
-    np.testing.assert_allclose(result["forward"], [early, late], rtol=1e-9)
+    np.testing.assert_allclose(result["forward"], [early, 1e5, 1.05e5, late], rtol=1e-9)
 
 
 def test_dates_without_an_option_have_a_volatility_and_a_status(three):
