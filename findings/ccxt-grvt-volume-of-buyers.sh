@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ccxt 4.5.90 gives as GRVT's volume of 24 hours that of taker buys alone; taker sells stand in a field of their own.
+# ccxt 4.5.90 gives as GRVT's volume of 24 hours that of taker buys alone; taker sells have their own field.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -360,8 +360,8 @@ def test_summary_equals_hand_calculation() -> None:
     assert int(result["decisions"]) == 3
 
 
-@pytest.mark.parametrize(("decisions", "told"), [(9, False), (10, True)])
-def test_fewer_than_ten_decisions_give_no_interval(decisions: int, told: bool) -> None:
+@pytest.mark.parametrize(("decisions", "has_interval"), [(9, False), (10, True)])
+def test_fewer_than_ten_decisions_give_no_interval(decisions: int, has_interval: bool) -> None:
     """Two symbols: eighteen positions at nine decisions count as nine decisions."""
     earned = 1.0 + np.random.default_rng(1).standard_normal((2, decisions))
     record = xr.Dataset(
@@ -376,11 +376,11 @@ def test_fewer_than_ten_decisions_give_no_interval(decisions: int, told: bool) -
     assert (int(result["picks"]), int(result["decisions"])) == (2 * decisions, decisions)
     for name in ("difference", "realised", "coverage"):
         unit = "" if name == "coverage" else "_bps"
-        assert np.isfinite(result[f"{name}_low{unit}"]) == told
-        assert np.isfinite(result[f"{name}_high{unit}"]) == told
+        assert np.isfinite(result[f"{name}_low{unit}"]) == has_interval
+        assert np.isfinite(result[f"{name}_high{unit}"]) == has_interval
     assert np.isfinite(result["difference_bps"])
     words = carry_section._record_words(result, 2, 30.0)
-    assert ("agree" in words, "confidence" in words) == (told, told)
+    assert ("agree" in words, "confidence" in words) == (has_interval, has_interval)
     assert f"{2 * decisions} selections" in words
     assert "nan" not in words
 

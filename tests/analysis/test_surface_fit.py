@@ -216,8 +216,8 @@ def test_errors_of_points_are_the_scatter_of_fits_to_noisy_quotes(method):
     points = ("atm", "rr25", "bf10")
     result = surface.constant_maturity(fit, tenors=["40d", "60d"], points=points, errors=True)
     for point in points:
-        scatter, told = result[point].std("draw"), result[f"{point}_error"].median("draw")
-        np.testing.assert_allclose(told, scatter, rtol=0.3, err_msg=point)
+        scatter, error = result[point].std("draw"), result[f"{point}_error"].median("draw")
+        np.testing.assert_allclose(error, scatter, rtol=0.3, err_msg=point)
     spread = fit["covariance"].isel(parameter=1, other_parameter=1).median("draw") ** 0.5
     np.testing.assert_allclose(spread, fit["b"].std("draw"), rtol=0.3)
     first = iv.transpose("draw", "expiry", "strike")[0, :, :5]

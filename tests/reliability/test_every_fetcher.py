@@ -80,8 +80,8 @@ def differs(found: Any, right: Any) -> bool:
     return not (same and found.attrs == right.attrs)
 
 
-def honest(address: str, calls: Mapping[str, Call]) -> dict[str, Any]:
-    """Result of each call without faults."""
+def without_faults(address: str, calls: Mapping[str, Call]) -> dict[str, Any]:
+    """Return the result of each call without faults."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_API_KEY", KEY)
         dd.connect(address, cache="off")
@@ -92,7 +92,7 @@ def honest(address: str, calls: Mapping[str, Call]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def truth(faulty: str) -> dict[str, Any]:
-    result = honest(faulty, CALLS)
+    result = without_faults(faulty, CALLS)
     assert all(len(table) for table in result.values())
     return result
 
@@ -160,7 +160,9 @@ HOUR = pd.Timedelta(1, "h")
 @pytest.fixture(scope="module")
 def whole(faulty: str) -> dict[str, pd.DataFrame]:
     """Open interest of the whole span, one request for each symbol."""
-    result = honest(faulty, {symbol: partial(dd.oi.history, symbol, END - SPAN, END) for symbol in SYMBOLS})
+    result = without_faults(
+        faulty, {symbol: partial(dd.oi.history, symbol, END - SPAN, END) for symbol in SYMBOLS}
+    )
     assert all(len(frame) > 5000 for frame in result.values())
     return result
 

@@ -937,26 +937,28 @@ class Liar:
         Changes the next responses; None leaves them.
     paths
         Requests received.
+    unchanged
+        Correct response of each request.
     """
 
     upstream: str
     change: Change | None = None
     paths: list[str] = field(default_factory=list)
-    honest: dict[str, bytes] = field(default_factory=dict)
+    unchanged: dict[str, bytes] = field(default_factory=dict)
 
     def body(self, path: str) -> bytes:
-        # A question that starts now is another one at each call; the sample's clock stands.
-        if path not in self.honest:
+        # The sample's clock is fixed, so each path has one correct response.
+        if path not in self.unchanged:
             with urlopen(Ask(self.upstream + path, headers={"X-Api-Key": KEY}), timeout=600) as reply:
-                self.honest[path] = reply.read()
+                self.unchanged[path] = reply.read()
         self.paths.append(path)
         if self.change is None:
-            return self.honest[path]
-        body = json.loads(self.honest[path])
+            return self.unchanged[path]
+        body = json.loads(self.unchanged[path])
         try:
-            self.change(body, asked_for(path))
+            self.change(body, requested_parameters(path))
         except Unfit:  # a second request of the fetcher
-            return self.honest[path]
+            return self.unchanged[path]
         return json.dumps(body).encode()
 
     def answer(self, request: ReceivedRequest) -> Reply:
@@ -976,8 +978,8 @@ class Liar:
         )
 
 
-def asked_for(path: str) -> Body:
-    """The parameters of a request, those in its path too."""
+def requested_parameters(path: str) -> Body:
+    """Return the parameters of a request, including those in its path."""
     url = urlsplit(path)
     query: Body = parse_qs(url.query) | {"path": url.path}
     parts = url.path.strip("/").split("/")
@@ -1055,10 +1057,10 @@ def truth(name: str, liar: Liar) -> tuple[Any, list[str], str]:
 def fits(lie: Lie, name: str, liar: Liar) -> bool:
     """Return whether a change applies to a response."""
     path = truth(name, liar)[2]
-    body = json.loads(liar.honest[path])
+    body = json.loads(liar.unchanged[path])
     before = copy.deepcopy(body)
     try:
-        lie.change(body, asked_for(path))
+        lie.change(body, requested_parameters(path))
     except (Unfit, IndexError, KeyError, StopIteration, TypeError, AttributeError):
         return False
     return bool(body != before)
@@ -1291,14 +1293,14 @@ def neighbour(body: Body, place: Place) -> tuple[str | int, ...] | None:
     return None
 
 
-def told(name: str, change: Change, liar: Liar) -> str:
+def detection(name: str, change: Change, liar: Liar) -> str:
     """Outcome of a change: "error", "notice", "same" table, or "unseen"."""
-    honest, quiet, _ = truth(name, liar)
+    expected, quiet, _ = truth(name, liar)
     liar.change = change
     table, error, warned = outcome(name)
     if error is not None:
         return "error"
-    if same(table, honest):
+    if same(table, expected):
         return "same"
     return "notice" if set(warned) - set(quiet) else "unseen"
 
@@ -1314,7 +1316,7 @@ MAX_BLIND = 0.1
 
 def cases(name: str, liar: Liar) -> Iterator[tuple[str, str, Change]]:
     """Field, name of the change, and the change."""
-    body = json.loads(liar.honest[truth(name, liar)[2]])
+    body = json.loads(liar.unchanged[truth(name, liar)[2]])
     for place in places(body):
         for lie, change in changes_of(body, place).items():
             yield place.field, lie, change
@@ -1325,7 +1327,7 @@ def test_every_changed_value_is_detected_or_listed(name: str, liar: Liar) -> Non
     """In the gate one change of each field, another one for each; the whole in the long form."""
     for number, (where, lie, change) in enumerate(cases(name, liar)):
         if SOAK or number % 5 == len(name) % 5:
-            seen = told(name, change, liar)
+            seen = detection(name, change, liar)
             listed = lie in UNSEEN.get(f"{name} {where}", "").split()
             assert (seen == "unseen") is listed, (where, lie, seen)
 
