@@ -1050,26 +1050,47 @@ def test_remarks_about_dated_contracts_do_not_make_prices_futures(tmp_path: Path
     assert _rows(tmp_path, "prices_history")["price_usd"].tolist() == [77_000.0, 77_100.0]
 
 
-def test_books_of_deribit_have_the_figures_next_to_them(tmp_path: Path) -> None:
-    """A book of two levels ends within 10 bps of 67,000, so that no depth at 10 bps is known.
-
-    The amount of 6,700 USD at 67,000 is 0.1 BTC.
-    """
-    book = {"instrument_name": "BTC-PERPETUAL", "timestamp": _START * 1000, "mark_price": 67_000.5,
+def _order_book(name: str, second: int = 0, **figures: Any) -> dict[str, Any]:
+    """Return a response of Deribit's ``get_order_book``. The amount of 6,700 USD at 67,000 is 0.1 BTC."""
+    book = {"instrument_name": name, "timestamp": (_START + second) * 1000, "mark_price": 67_000.5,
             "index_price": 66_990.0, "last_price": 67_001.0, "open_interest": 5_000_000.0,
-            "current_funding": 0.0, "funding_8h": 0.0001, "state": "open", "settlement_price": 67_000.0,
+            "state": "open", "settlement_price": 67_000.0,
             "best_bid_price": 67_000.0, "best_bid_amount": 6_700.0, "best_ask_price": 67_001.0,
             "best_ask_amount": 6_700.0, "bids": [[67_000.0, 6_700.0]], "asks": [[67_001.0, 6_700.0]],
             "stats": {}, "change_id": 1, "min_price": 66_000.0, "max_price": 68_000.0,
-            "estimated_delivery_price": 66_990.0}  # fmt: skip
-    body = {"jsonrpc": "2.0", "result": book, "usIn": 1, "usOut": 2, "usDiff": 1, "testnet": False}
-    counts = _import(tmp_path, "deribit_order_book_BTC-PERPETUAL.json", json.dumps(body))
+            "estimated_delivery_price": 66_990.0, **figures}  # fmt: skip
+    return {"jsonrpc": "2.0", "result": book, "usIn": 1, "usOut": 2, "usDiff": 1, "testnet": False}
+
+
+def test_books_of_deribit_have_the_figures_next_to_them(tmp_path: Path) -> None:
+    """A book of two levels ends within 10 bps of 67,000, so that no depth at 10 bps is known."""
+    rates = {"current_funding": 0.0, "funding_8h": 0.0001}
+    bodies = [_order_book("BTC-PERPETUAL", second, **rates) for second in (0, 5)]
+    counts = _import(tmp_path, "deribit_order_book.jsonl", "\n".join(map(json.dumps, bodies)))
     assert "orderbook_depth_history" not in counts.table
     assert _rows(tmp_path, "orderbook_book")["size"].tolist()[0] == pytest.approx(6_700 / 67_001)
-    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [5_000_000.0]
-    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == [1.0]
-    prices = _rows(tmp_path, "prices_history").set_index("kind")["price_usd"]
-    assert prices.to_dict() == {"index": 66_990.0, "last": 67_001.0, "mark": 67_000.5}
+    assert _rows(tmp_path, "oi_history")["oi_usd"].tolist() == [5_000_000.0] * 2
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == [1.0] * 2
+    prices = _rows(tmp_path, "prices_history").groupby("kind")["price_usd"].unique()
+    assert prices.to_dict() == {"index": [66_990.0], "last": [67_001.0], "mark": [67_000.5]}
+
+
+def test_books_of_dated_contracts_are_not_those_of_the_perpetual(tmp_path: Path) -> None:
+    """The book of an option has prices in coins, such as 0.05 BTC."""
+    counts = _import(tmp_path, "future.json", json.dumps(_order_book("BTC-27MAR26")))
+    assert counts.table == "futures_history"
+    [notice] = counts.notices
+    assert "order books of dated contracts are not stored" in notice
+    assert _rows(tmp_path, "futures_history")["oi_usd"].tolist() == [5_000_000.0]
+    option = _order_book(
+        "BTC-27MAR26-70000-C", mark_price=0.05, last_price=0.051, best_bid_price=0.049, best_ask_price=0.051,
+        bids=[[0.049, 6.7]], asks=[[0.051, 6.7]], open_interest=500.0, mark_iv=50.0, bid_iv=49.0, ask_iv=51.0,
+        underlying_price=67_500.0, underlying_index="BTC-27MAR26", interest_rate=0.0,
+        greeks={"delta": 0.4, "gamma": 0.00001, "vega": 70.0, "theta": -50.0, "rho": 30.0},
+    )  # fmt: skip
+    counts = _import(tmp_path, "option.json", json.dumps(option))
+    assert counts.table == "options_snapshot"
+    assert _rows(tmp_path, "options_snapshot")["mark_coin"].tolist() == [0.05]
 
 
 def test_dated_contracts_of_a_list_that_are_not_stored_are_named(tmp_path: Path) -> None:

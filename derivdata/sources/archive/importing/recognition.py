@@ -374,7 +374,7 @@ def _unread_interest(head: Chunk, response: VenueResponse, given: Given) -> list
 
     It is in contracts in Gate's tickers, and in coins without a mark price in Bitget's of 2023.
     """
-    if {"oi_history", *_WITH_INTEREST} & response.tables.keys() or not len(head):
+    if _WITH_INTEREST & response.tables.keys() or not len(head):
         return []
     columns = columns_by_meaning(head)
     column = columns.get("oi_usd", columns.get("oi_coins"))
@@ -389,7 +389,7 @@ def _unread_interest(head: Chunk, response: VenueResponse, given: Given) -> list
     return [f"{column} is not stored, because the response does not state its value in USD: {advice}"]
 
 
-_WITH_INTEREST = ("options_snapshot", "markets_options")
+_WITH_INTEREST = frozenset({"oi_history", "futures_history", "options_snapshot", "markets_options"})
 _NAMES_OF_INTEREST = frozenset({"totalsize", "holdingamount", "holdvol"})
 """Plain names of open interest in the tickers of Gate, Bitget and MEXC (2026).
 

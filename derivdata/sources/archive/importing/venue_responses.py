@@ -257,21 +257,33 @@ _BOOK = "orderbook_book"
 _DEPTHS = "orderbook_depth_history"
 
 
+_OF_DATED = frozenset({"futures_history", "options_snapshot"})
+
+
 def _with_state(
     book: VenueResponse, endpoints: list[VenueEndpoint], body: bytes, given: Given
 ) -> VenueResponse:
-    """Return a book with the figures of the contract next to it.
+    """Return a book with the figures of the contract next to it, without the book of a dated contract.
 
     Deribit's ``get_order_book`` has the fields of its ``ticker``, such as ``mark_price``, ``open_interest``
     and ``funding_8h`` (API v2, 2026).
     """
     for endpoint in endpoints:
-        if endpoint.what != "funding" or endpoint.method == "WS":
+        if endpoint.what not in ("funding", "chain") or endpoint.method == "WS":
             continue
-        state = _read(book.venue, _request(endpoint, given), body, given)
-        if state is not None:
-            notices = dict.fromkeys([*book.notices, *state.notices])
-            return book._replace(tables={**state.tables, **book.tables}, notices=tuple(notices))
+        state = _read_or_pages(book.venue, _request(endpoint, given), body, given)
+        if state is None:
+            continue
+        notices = dict.fromkeys([*book.notices, *state.notices])
+        tables = {**state.tables, **book.tables}
+        if not _OF_DATED.isdisjoint(state.tables):
+            del tables[_BOOK]
+            tables.pop(_DEPTHS, None)
+            notices[
+                "order books of dated contracts are not stored, because the table is for perpetual "
+                "contracts: write those of perpetual contracts into their own file"
+            ] = None
+        return book._replace(tables=tables, notices=tuple(notices))
     return book
 
 
