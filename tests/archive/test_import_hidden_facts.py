@@ -1193,6 +1193,15 @@ def test_rates_of_loans_are_not_funding(tmp_path: Path) -> None:
             )  # fmt: skip
 
 
+def test_a_rate_before_the_next_payment_is_no_payment(tmp_path: Path) -> None:
+    """A state of Binance at 05:00, three hours before its next payment, and not a payment at 05:00."""
+    row = f"BTCUSDT,67000,{(_START + 28_800) * 1000},0.0001"
+    stated = {"exchange": "binance", "time": "2026-02-02T05:00:00Z"}
+    _import(tmp_path, "state.csv", f"symbol,markPrice,nextFundingTime,fundingRate\n{row}\n", set=stated)
+    assert open_archive(tmp_path / "to").tables() == {"funding_history", "prices_history"}
+    assert _rows(tmp_path, "funding_history")["rate_bps_8h"].tolist() == [1.0]
+
+
 def test_funding_of_the_coin_lend_is_not_a_rate_of_loans(tmp_path: Path) -> None:
     lines = [f"{_START + place * 28_800},LENDUSDT,LEND,0.0001" for place in range(6)]
     _import(tmp_path, "binance_funding.csv", "\n".join(["time,symbol,base,fundingRate", *lines]) + "\n")

@@ -639,7 +639,8 @@ def _refuse_averages(source: Source, by_meaning: Mapping[str, str]) -> None:
 def _kind_by_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
     """Return whether rates are payments or samples, by the time between rows of a series."""
     if "time" not in by_meaning:
-        return "funding_settlements"
+        # A state with the time of the next payment, as in Binance's ``premiumIndex``, has a running rate.
+        return "funding_history" if _columns_of_next_payments(head) else "funding_settlements"
     head = rows_with(head, {by_meaning["rate"]})
     is_observed = plain_name(by_meaning["time"]) in _OBSERVED or OF_RECEIPT.search(by_meaning["time"])
     has_insertions = any(_INSERTED.search(name) for name in head.columns if name != by_meaning["time"])
