@@ -396,9 +396,16 @@ def minutes_of_silence() -> tuple[VenueStream, Callable[[float], bool]]:
     return stream, is_broken_after
 
 
-def _connect(stream: VenueStream) -> None:
+@pytest.fixture
+def connected_minutes(
+    minutes_of_silence: tuple[VenueStream, Callable[[float], bool]],
+) -> tuple[VenueStream, Callable[[float], bool]]:
+    """The same, a second after the channel was connected."""
+    stream, is_broken_after = minutes_of_silence
     now = stream._clock.utc()
     stream._since, stream._last_response = now, [now]
+    assert not is_broken_after(1)
+    return stream, is_broken_after
 
 
 def test_channel_that_never_connects_is_broken_after_20_seconds(minutes_of_silence) -> None:
@@ -406,17 +413,14 @@ def test_channel_that_never_connects_is_broken_after_20_seconds(minutes_of_silen
     assert [is_broken_after(20), is_broken_after(1)] == [False, True]
 
 
-def test_connected_channel_may_be_silent_for_an_hour(minutes_of_silence) -> None:
+def test_connected_channel_may_be_silent_for_an_hour(connected_minutes) -> None:
     """Liquidations may pause for hours while pings get responses."""
-    stream, is_broken_after = minutes_of_silence
-    _connect(stream)
+    _, is_broken_after = connected_minutes
     assert not is_broken_after(3600)
 
 
-def test_unreadable_channel_is_complete_again_after_a_valid_frame(minutes_of_silence) -> None:
-    stream, is_broken_after = minutes_of_silence
-    _connect(stream)
-    assert not is_broken_after(1)
+def test_unreadable_channel_is_complete_again_after_a_valid_frame(connected_minutes) -> None:
+    stream, is_broken_after = connected_minutes
     stream._unreadable_at = stream._clock.utc()
     assert is_broken_after(0), "the first frame cannot be read"
     assert is_broken_after(1)
@@ -424,10 +428,8 @@ def test_unreadable_channel_is_complete_again_after_a_valid_frame(minutes_of_sil
     assert not is_broken_after(60)
 
 
-def test_channel_without_a_valid_frame_for_20_seconds_is_broken(minutes_of_silence) -> None:
-    stream, is_broken_after = minutes_of_silence
-    _connect(stream)
-    assert not is_broken_after(1)
+def test_channel_without_a_valid_frame_for_20_seconds_is_broken(connected_minutes) -> None:
+    stream, is_broken_after = connected_minutes
     stream._read_at = stream._clock.utc()
     assert not is_broken_after(60)
     stream._unreadable_at = stream._clock.utc()
