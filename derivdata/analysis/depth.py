@@ -141,7 +141,7 @@ def market_order_cost(books: pd.DataFrame, size_usd: float | Sequence[float]) ->
     >>> cost["side"].tolist(), bool((cost["cost_bps"] > 0.0).all())
     (['buy', 'sell'], True)
     """
-    sizes = [positive(value, "size_usd") for value in np.atleast_1d(size_usd)]
+    sizes = [positive(value, "size_usd") for value in np.atleast_1d(size_usd).tolist()]
     if not sizes:
         raise ValueError("size_usd is empty: pass at least one size")
 
