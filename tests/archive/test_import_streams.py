@@ -357,6 +357,16 @@ def test_lines_without_a_channel_are_counted(tmp_path: Path) -> None:
     assert marks["price_usd"].tolist() == [67000.5, 67010.0]
 
 
+@pytest.mark.parametrize("table", ["prices_history", "oi_history", "liquidations_fills"])
+def test_a_table_is_read_from_the_channels_that_have_it(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "bybit_channels.jsonl"
+    path.write_text("\n".join(map(json.dumps, _bybit_channels())))
+    result = import_files(table, path, tmp_path / "to")
+    assert open_archive(tmp_path / "to").tables() == {table}
+    other = "tickers" if table == "liquidations_fills" else "allLiquidation"
+    assert [f"channel {other} are not stored" in notice for notice in result.notices] == [True]
+
+
 def test_prices_of_two_channels_of_gate_are_stored_together(tmp_path: Path) -> None:
     """The prices of one channel are read by its adapter, those of the other by their names."""
     messages = []

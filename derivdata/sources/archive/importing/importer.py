@@ -292,10 +292,15 @@ def _tasks_of_channels(channels: Channels, table: str | None, source: str | None
     unread: list[str] = []
     for opened in channels.sources:
         try:
-            tasks += recognise(opened, table, source, given)
+            own = recognise(opened, table, source, given)
+            if table is not None:
+                for task in own:
+                    next(converted_rows(task), None)  # raises for a channel without the columns
+            tasks += own
         except ArchiveError as problem:
             is_unknown = not isinstance(problem, Unclear) or {*problem.choices} == {*archive_tables()}
-            if not is_unknown:
+            # A table of the caller is that of some channels only.
+            if table is None and not is_unknown:
                 raise
             reason = str(problem).removeprefix(f"{opened}: ")
             unread.append(f"messages of the channel {opened.channel} are not stored: {reason}")
