@@ -127,8 +127,8 @@ def quality(
 
         If a symbol has three venues, or only three have values at half of the times or more, a scale or a
         sign is flagged only for a venue that differs from both others by more than they differ from each
-        other. If all three differ, none may be flagged. If a symbol
-        has two venues, these columns are NaN (``sign_change`` False), except ``peer_scale`` of prices.
+        other. If all three differ, it is possible that none is flagged. If a symbol has two venues, these
+        columns are NaN (``sign_change`` False), except ``peer_scale`` of prices.
 
         Against the other symbols of its venue: ``other_symbol``, rows in runs of at least six that equal
         those of another symbol at the same times (both have them; peers may show which is wrong).
