@@ -452,14 +452,20 @@ def test_open_interest_that_may_be_of_a_small_contract_needs_its_unit(tmp_path: 
 
 
 def test_best_quotes_without_sizes_of_expired_contracts_are_no_changes(tmp_path: Path) -> None:
-    """Binance's bookTicker has zeros for expired contracts, and the id of the last change of the book."""
-    quotes = [("BTCUSDT", "67000.1", "0.5", "67000.2", "2.5"), ("ETHUSDT_260227", "0", "0", "0", "0")]
+    """Binance's bookTicker has zeros for sides without orders, and the id of the last change of the book."""
+    quotes = [
+        ("BTCUSDT", "67000.1", "0.5", "67000.2", "2.5"),
+        ("ETHUSDT_260227", "0", "0", "0", "0"),
+        ("ETHUSDT", "0", "0", "2000.5", "3"),
+    ]
     names = ("symbol", "bidPrice", "bidQty", "askPrice", "askQty")
     body = [
         {**dict(zip(names, quote, strict=True)), "time": 1_772_323_200_000, "lastUpdateId": 7}
         for quote in quotes
     ]
-    _import(tmp_path, "binance_bookTicker.json", json.dumps(body))
-    rows = open_archive(tmp_path / "to").read("orderbook_book", *EVER).set_index("side")
-    assert rows["price_usd"].to_dict() == {"bid": 67_000.1, "ask": 67_000.2}
-    assert rows["size"].to_dict() == {"bid": 0.5, "ask": 2.5}
+    counts = _import(tmp_path, "binance_bookTicker.json", json.dumps(body))
+    assert (counts.written, counts.rejected) == (3, 3)
+    rows = open_archive(tmp_path / "to").read("orderbook_book", *EVER).set_index(["symbol", "side"])
+    assert rows["price_usd"]["BTC"].to_dict() == {"bid": 67_000.1, "ask": 67_000.2}
+    assert rows["size"]["BTC"].to_dict() == {"bid": 0.5, "ask": 2.5}
+    assert rows["price_usd"]["ETH"].to_dict() == {"ask": 2_000.5}

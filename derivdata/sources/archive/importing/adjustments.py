@@ -794,19 +794,25 @@ def book_amount(exchange: str, name: str) -> _Amount | None:
 
 
 def _book_sizes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert the sizes of a book to coins if the venue has them in contracts."""
-    if "contract_name" not in frame:
-        return frame
-    size_of_one, is_usd = _units_of_rows(frame, book_amount)
-    size = frame["size"].to_numpy() * size_of_one
-    coins = np.where(is_usd, size / frame["price_usd"].to_numpy(), size)
+    """Convert the sizes of a book to coins if the venue has them in contracts.
+
+    Sides without orders get a reason. Their price is 0 in Binance's ``bookTicker``, where public clients skip
+    them (USD-M API, 2026).
+    """
     reasons = _no_reasons(frame)
-    is_unknown = np.isnan(size_of_one)
-    reasons[is_unknown] = _reasons_by_contract(
-        frame[is_unknown],
-        "sizes of {name} on {venue} may be in contracts: convert them to coins, in a file with the "
-        "columns symbol, exchange, time, side, level, price_usd and size",
-    )
+    price = frame["price_usd"].where(frame["price_usd"] != 0)
+    coins = frame["size"].to_numpy()
+    if "contract_name" in frame:
+        size_of_one, is_usd = _units_of_rows(frame, book_amount)
+        coins = coins * size_of_one
+        coins = np.where(is_usd, coins / price.to_numpy(), coins)
+        is_unknown = np.isnan(size_of_one)
+        reasons[is_unknown] = _reasons_by_contract(
+            frame[is_unknown],
+            "sizes of {name} on {venue} may be in contracts: convert them to coins, in a file with the "
+            "columns symbol, exchange, time, side, level, price_usd and size",
+        )
+    reasons[(frame["price_usd"] == 0).to_numpy()] = "its price is 0, because this side has no orders"
     return frame.assign(size=coins).assign(reason=reasons)
 
 
