@@ -89,8 +89,7 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
         apart = hours_apart(head, columns_by_meaning(head), Given())
         if period != "year" and (apart is None or np.isclose(apart, HOURS.get(period, 0.0), rtol=0.1)):
             period = ""
-    is_text = pa.types.is_string(head.columns[column].type)
-    if is_text and any("%" in text for text in texts_of(head, column)):
+    if _has_percent_signs(head, column):
         scale = "percent"
     sizes = _sizes(head, column)
     unit = _stated_unit(scale, period) if scale else _sized_unit(sizes, period)
@@ -100,6 +99,12 @@ def unit_of_rates(source: Source, head: Chunk, column: str) -> str:
     if unit is not None:
         return unit
     raise _unclear_unit(source, head, column)
+
+
+def _has_percent_signs(head: Chunk, column: str) -> bool:
+    """Return whether cells of a column contain a percent sign, such as ``0.01%``."""
+    is_text = pa.types.is_string(head.columns[column].type)
+    return is_text and any("%" in text for text in texts_of(head, column))
 
 
 def _unclear_unit(source: Source, head: Chunk, column: str) -> Unclear:
@@ -124,9 +129,10 @@ def unit_of_mapped(source: Source, head: Chunk, given: Given) -> str | None:
         return given.unit
     if scale_and_period(column) != ("", ""):
         return unit_of_rates(source, head, column)
+    if "unit" in given.accept or _has_percent_signs(head, column):
+        return None  # the conversion rejects cells such as 0.01%
     # Below the lower limit, the check of all rows asks.
-    is_small = TINY_BPS_8H <= _median(_sizes(head, column)) < _SMALL_BPS_8H
-    if is_small and "unit" not in given.accept:
+    if TINY_BPS_8H <= _median(_sizes(head, column)) < _SMALL_BPS_8H:
         raise _unclear_unit(source, head, column)
     return None
 
