@@ -61,10 +61,10 @@ A password may have a slash that is not escaped, for which the address is wrong 
 
 
 class DerivdataError(Exception):
-    """Base of every error that the library raises for data and services.
+    """Base class of the errors that the library raises for data and services.
 
-    All of them can be pickled, because a pool of processes returns the error of a worker to its caller. A
-    message does not show the user and the password of an address.
+    All errors can be pickled, so a pool of processes can pass them from a worker to its caller. Messages do
+    not show the user and password of an address.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -76,7 +76,7 @@ class DerivdataError(Exception):
 
 
 class NotConnected(DerivdataError):
-    """Nothing was connected before a fetch; call `derivdata.connect` first."""
+    """Data was requested without a connection; call `derivdata.connect` first."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -87,16 +87,16 @@ class NotConnected(DerivdataError):
 
 
 class FetchError(DerivdataError):
-    """No usable response to a request.
+    """A request did not get a usable response.
 
     Attributes
     ----------
     path
         The request's path, without host and key.
     status
-        HTTP status, or None without a response.
+        HTTP status; None if there was no response.
     retry_after
-        Seconds to wait, stated by the service, or None.
+        Time to wait that the service stated [s]; None if it stated none.
     retryable
         Whether the same request may succeed later.
     """
@@ -113,7 +113,7 @@ class FetchError(DerivdataError):
 
 
 class BadRequest(FetchError):
-    """The service rejected an argument (HTTP 400), with the service's own message."""
+    """The service rejected an argument (HTTP 400); the message is the service's own."""
 
 
 class AuthError(FetchError):
@@ -129,19 +129,19 @@ class NotFound(FetchError):
 
 
 class RateLimited(FetchError):
-    """Too many requests (HTTP 429), after every retry."""
+    """The service rejected too many requests (HTTP 429), and all retries failed."""
 
     retryable = True
 
 
 class ServerError(FetchError):
-    """The service failed (HTTP 5xx), after every retry."""
+    """The service failed (HTTP 5xx), and all retries failed."""
 
     retryable = True
 
 
 class NetworkError(FetchError):
-    """No complete response, after every retry."""
+    """No complete response arrived, and all retries failed."""
 
     retryable = True
 
@@ -196,7 +196,7 @@ class ArchiveError(DerivdataError):
 
 
 class DataNotice(UserWarning):
-    """The data is usable but not as requested: a shortened window, an empty range, a tie."""
+    """The data is usable but not as requested, for example because a window was shortened or is empty."""
 
 
 class CacheNotice(UserWarning):

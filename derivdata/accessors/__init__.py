@@ -30,10 +30,10 @@ _ALIASES = {"plot": PLOT_ALIASES}
 
 
 class Kind(NamedTuple):
-    """A kind of object with methods in ``.dd``.
+    """A kind of object and the functions that are its methods in ``.dd``.
 
-    It has the name of its class, `type`, the required columns or variables, `needs`, and the paths of its
-    functions.
+    An object is of this kind if its class has the name `type` and it has the columns or variables in `needs`.
+    `functions` are paths such as ``analysis.funding.spread``.
     """
 
     name: str
@@ -398,7 +398,7 @@ def _elsewhere(name: str, data: Any) -> str:
 
 
 def functions_of(data: Any) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Return the functions for an object: all of them by family and name, and those with a unique name."""
+    """Return the functions for an object by family and name, and the same by name where it is unique."""
     # 1. Collect the functions of all kinds to which the object belongs, in order and without duplicates.
     names = set(map(str, getattr(data, "columns", ()))) or set(map(str, getattr(data, "variables", ())))
     # A table may have its key columns as index.
@@ -429,7 +429,7 @@ def of(data: xr.Dataset) -> DatasetMethods: ...
 @overload
 def of(data: pd.DataFrame) -> DataFrameMethods: ...
 def of(data: Any) -> Any:
-    """Return ``data.dd`` with types: mypy and pyright see ``.dd`` of pandas and xarray classes as `Any`."""
+    """Return ``data.dd`` with its type, because mypy and pyright treat ``data.dd`` as `Any`."""
     return Accessor(data)
 
 

@@ -53,12 +53,13 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
     start, end
         Times in UTC, or arrays of ``datetime64``, labelled or not, that broadcast.
     weekend_weight
-        Weight of an hour of a weekend relative to another hour, 0 or more.
+        Weight of a weekend hour relative to a weekday hour, 0 or more.
 
     Returns
     -------
-    array of the kind given
-        Business time in years of 365 days [years]; a full week counts as a week. NaN if a time is missing.
+    scalar, array or DataArray, as the inputs
+        Business time [years of 365 days], scaled so that a full week counts as one week. NaN if a time is
+        missing.
 
     Raises
     ------
@@ -67,7 +68,8 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
 
     Examples
     --------
-    From Friday to Saturday, 08:00, at half a weight: 16 hours of a Friday and 8 of a weekend.
+    Friday 08:00 to Saturday 08:00 has 16 weekday hours and 8 weekend hours of half the weight, scaled by
+    168/144 hours a week:
 
     >>> day = dd.analysis.business_time.years("2026-01-02T08:00", "2026-01-03T08:00", weekend_weight=0.5)
     >>> round(float(day) * 365 * 24, 3)
@@ -89,7 +91,7 @@ def fit(
     weekend_weight: float | None = None,
     measure: Literal["model_free", "atm"] = "model_free",
 ) -> xr.Dataset:
-    """Fit the weight of weekends and the variance of events to a term structure of variance.
+    """Fit the weight of weekend hours and the variance of events to a term structure of variance.
 
     Parameters
     ----------
@@ -114,14 +116,15 @@ def fit(
         parameters, and ``event_move``, its root, the move of one standard deviation [1]; ``start_variance``
         and ``long_variance`` [1/year] and ``reversion`` [1/year] of the underlying curve. Over ``expiry``:
         ``business_years`` [years] and ``error_vol`` [1/√year], surface minus fit. ``rmse_vol``, ``n``
-        (expiries), and ``status``: ``UNDETERMINED`` without more expiries than parameters, without an expiry
-        between two events (NaN), or if any weight from 0 to 2 fits; ``CALENDAR`` if an event would have
-        negative variance: it has 0, and the rest is fitted without it.
+        (expiries), and ``status``: ``UNDETERMINED`` if there are not more expiries than parameters, if no
+        expiry is between two events (NaN), or if every weight from 0 to 2 fits; ``CALENDAR`` if the variance
+        of an event would be negative: it is set to 0, and the fit is repeated without the event.
 
     Raises
     ------
     ValueError
-        A surface without timestamps; an event before it or after its last expiry; a negative weight.
+        The surface has no timestamps; an event is before the surface or after its last expiry; a weight is
+        negative.
 
     Notes
     -----

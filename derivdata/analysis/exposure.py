@@ -85,17 +85,18 @@ def put_call_ratio(
     chain, contract_size, at
         As in `open_interest`.
     weight
-        ``"oi"`` counts coins, ``"notional"`` coins times strike, ``"index_value"`` coins times
-        ``index_price_usd``, or else ``underlying_price``, ``"premium"`` coins times the option's value by its
-        volatility; ``"volume"`` the coins that were traded in 24 hours, of a chain with the
-        column ``volume`` [contracts].
+        ``"oi"``: open interest in coins; ``"notional"``: coins times strike; ``"index_value"``: coins times
+        ``index_price_usd``, or times ``underlying_price`` if that is missing; ``"premium"``: coins times the
+        option's Black-76 value at its volatility; ``"volume"``: the coins traded in 24 hours, from the column
+        ``volume`` [contracts].
     by
         Dims of the result, from ``"expiry"`` and ``"strike"``.
 
     Returns
     -------
     Dataset, dims `by`
-        ``put_call_ratio``, NaN without calls or without data of one side, and ``missing``.
+        ``put_call_ratio`` [1], NaN without calls or without data of one side, and ``missing``, the number of
+        options without a value.
 
     Raises
     ------
@@ -240,8 +241,8 @@ def max_pain(
     Dataset, dim ``expiry``
         ``lower`` and ``upper``, the lowest and the highest listed strike [USD] with the minimum pain, which
         differ only in a tie, and ``max_pain``, their middle; ``pain`` also over ``strike`` [USD or coin], at
-        the listed strikes of the expiry, elsewhere NaN. All NaN for an expiry without open interest on both
-        sides; ``missing(expiry)``.
+        the listed strikes of the expiry, elsewhere NaN. All are NaN for an expiry that lacks open interest on
+        one side. ``missing`` over ``expiry`` is the number of options without open interest or volume.
 
     Raises
     ------
@@ -318,9 +319,9 @@ def gamma_exposure(
     Returns
     -------
     Dataset, dims `by`
-        ``gamma_exposure_usd`` [USD per 1 %], NaN where no option has open interest and gamma; ``listed``
-        and ``missing`` (open interest or gamma). Gamma is computed here, from the
-        `underlying_price` that the venue states for the option.
+        ``gamma_exposure_usd`` [USD per 1 %], NaN where no option has both open interest and gamma;
+        ``listed``, the number of options, and ``missing``, the number without open interest or gamma. Gamma
+        is the Black-76 gamma at the option's `underlying_price`, not the venue's.
 
     Raises
     ------
@@ -358,9 +359,10 @@ def history(
     Returns
     -------
     Dataset, dims `by`, and the labels that differ (``time``)
-        ``gamma_usd`` [USD per 1 %], ``vanna_usd`` [USD per point], ``charm_usd`` [USD per day], each summed
-        over sign times open interest of the options; NaN where none has both open interest and the greek;
-        ``listed`` and ``missing`` (open interest or greek). Greeks are our own, as in `gamma_exposure`.
+        ``gamma_usd`` [USD per 1 %], ``vanna_usd`` [USD per point], ``charm_usd`` [USD per day], each the sum
+        over options of sign times open interest times the greek; NaN where no option has both open interest
+        and the greek; ``listed``, the number of options, and ``missing``, the number without open interest or
+        the greek. Greeks are computed as in `gamma_exposure`.
 
     Raises
     ------
@@ -396,19 +398,19 @@ def zero_gamma(
     chain, contract_size, at
         As in `open_interest`.
     dealer
-        Sign of the dealers' position by side, as in `gamma_exposure`. Required, because the total gamma of
-        options with one sign never changes sign.
+        Sign of the dealers' position by side, as in `gamma_exposure`. Required, because gamma never changes
+        its sign if calls and puts have the same one.
 
     Returns
     -------
-    Dataset, a value per chain
-        ``ratio`` of that price to the current one, NaN if there is none within 30 %, and ``price_usd`` [USD],
-        the ratio times the median `underlying_price` of the first expiry.
+    Dataset, one value per chain
+        ``ratio`` [1] of that price to the current one, NaN if gamma does not change sign within 30 % of it,
+        and ``price_usd`` [USD], the ratio times the median `underlying_price` of the first expiry.
 
     Notes
     -----
-    Each option keeps its volatility (sticky strike), all forwards move in proportion. The search samples
-    every 0.25 %, and refines roots to 1e-12.
+    Each option keeps its volatility (sticky strike), and all forwards move in proportion. The search samples
+    ratios every 0.25 % and refines roots to 1e-12.
     """
     options = sized(chain, contract_size, at, volatilities=True)
     signs = _signs(options, dealer)

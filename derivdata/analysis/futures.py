@@ -97,8 +97,8 @@ def constant_maturity(curve: xr.Dataset, tenor: str | pd.Timedelta = "90d") -> x
     Returns
     -------
     DataArray, the dims of `curve` without ``expiry``
-        ``basis_apr`` [1/year, simple], from ``ln(forward / spot)`` that is linear in time between two
-        expiries, and from 0 to the first expiry. NaN if all expiries are earlier than `tenor`.
+        ``basis_apr`` [1/year, simple]. ``ln(forward / spot)`` is interpolated linearly in time between two
+        expiries, and from 0 before the first expiry. NaN if all expiries are earlier than `tenor`.
 
     Raises
     ------
@@ -293,9 +293,9 @@ def with_leg(rates: Panel, prices: Panel, held: pd.DataFrame) -> xr.Dataset:
     -------
     Dataset
         ``rate_bps_8h`` and ``price_usd``, with a venue such as ``"okx future"`` next to those of `rates`, for
-        each venue of `held`. Its rate is 0 at the times of the symbol's venue with the most rates, and its
-        price is ``rolled_usd``, so that a pair earns the basis as it shrinks. Costs of rolls are not
-        included. Set the fee of this venue in ``Costs(fee_bps=...)``, and count the rolls.
+        each venue of `held`. Its rate is 0 at the times of the venue that has the most rates of the symbol.
+        Its price is ``rolled_usd``, so a pair earns the basis as it shrinks. Set the fee of this venue in
+        ``Costs(fee_bps=...)``. Costs of rolls are not included: subtract them from the result.
 
     Raises
     ------

@@ -121,15 +121,15 @@ def _within_limits(by_query: dict[Any, tuple[_Earlier, ...]]) -> dict[Any, tuple
 
 
 def clear() -> None:
-    """Remove all stored rows."""
+    """Remove the stored rows of all responses."""
     _RESPONSES.clear()
 
 
 def unlike_earlier(e: CheckedResponse, *, is_whole: bool) -> list[str]:
-    """Return sentences about rows that differ from those of an earlier response, and store the rows.
+    """Return sentences about rows that differ from an earlier response, and store the new rows.
 
-    `is_whole` is False if the caller selected some rows of the response, so that others are not missing.
-    Responses of local sources are neither compared nor stored.
+    Pass ``is_whole=False`` if the rows are a selection from the response: rows of the earlier response that
+    it lacks are then not reported. Responses of local sources are neither compared nor stored.
     """
     source = SESSION.origin()
     if source is None or e.as_of_us is None or not 0 < e.size <= _MAX_ROWS:

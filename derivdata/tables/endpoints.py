@@ -35,7 +35,7 @@ def allows(tier: str, needed: str) -> bool:
 
 
 class ParamKind(StrEnum):
-    """Spelling of a parameter on the wire."""
+    """Format of a parameter in a request."""
 
     TEXT = "text"
     LIST = "comma-separated text"
@@ -48,7 +48,7 @@ class ParamKind(StrEnum):
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter of an endpoint."""
+    """A parameter of an endpoint: its name, format and meaning, and the values that it allows."""
 
     name: str
     kind: ParamKind
@@ -61,7 +61,7 @@ class Param:
 
 
 class Request(NamedTuple):
-    """One request in canonical form: path, and query pairs sorted by name."""
+    """A request in canonical form: its path, and its query parameters sorted by name."""
 
     path: str
     query: tuple[tuple[str, str], ...]
@@ -73,7 +73,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One endpoint of the API document."""
+    """An endpoint of the API document or of the local service: path, tier, table and parameters."""
 
     path: str  # ``{symbol}`` represents a parameter in the path
     tier: str  # the lowest tier that may use it
@@ -524,6 +524,6 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(value for value in globals().values() if
 
 @lru_cache(maxsize=1024)
 def endpoint_of(path: str) -> Endpoint | None:
-    """Return the endpoint of a concrete path, or None; an exact path is preferred to a template."""
+    """Return the endpoint that a request path belongs to, or None; exact paths are tried before templates."""
     candidates = [endpoint for endpoint in ENDPOINTS if endpoint.matches(path)]
     return min(candidates, key=lambda endpoint: endpoint.path.count("{"), default=None)

@@ -73,7 +73,7 @@ _MIN_BPS = 5.0
 
 
 class RequestedWindow(NamedTuple):
-    """Window [µs] and step [µs] of a request; rows of a source that is not hosted may be further apart."""
+    """Window and step of a request [µs], and whether its source is the hosted service."""
 
     start: int
     end: int
@@ -84,9 +84,9 @@ class RequestedWindow(NamedTuple):
 def missing_row_sentences(
     table: Table, responses: Sequence[Mapping[str, Any]], window: RequestedWindow
 ) -> list[str]:
-    """Return sentences about missing rows in a window.
+    """Return sentences about the rows that responses lack in a window.
 
-    `responses` are the columns of all responses for the window, which may have taken several requests.
+    `responses` has the columns of each response, because a window may need several requests.
     """
     stamps = np.concatenate([np.asarray(columns["time"].asi8, dtype=np.int64) for columns in responses])
     if not stamps.size:
@@ -318,7 +318,7 @@ def _counted(runs: MissingRuns, names: Sequence[str], noun: str, *, is_late: boo
 
 
 class MissingRuns(NamedTuple):
-    """Runs of missing rows, by series and time, and the number of rows that the window should have."""
+    """Runs of missing rows, sorted by series and time, and the number of rows expected in the window."""
 
     series: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -334,7 +334,7 @@ class MissingRuns(NamedTuple):
     """Rows in the window by number of the series, including missing rows."""
 
     def of(self, chosen: _Array) -> MissingRuns:
-        """Return the runs that a mask or an order chooses."""
+        """Return the runs selected by a mask or by positions."""
         return MissingRuns(
             self.series[chosen], self.start[chosen], self.end[chosen], self.rows[chosen],
             self.is_head[chosen], self.is_tail[chosen], self.expected,
@@ -342,7 +342,7 @@ class MissingRuns(NamedTuple):
 
 
 def grid_runs(series: _Array, times: _Array, first: int, last: int, step: int) -> MissingRuns:
-    """Return the steps of a window ``[first, last)`` [µs] without a row.
+    """Return the runs of steps in a window ``[first, last)`` [µs] that have no row.
 
     Parameters
     ----------
@@ -375,14 +375,15 @@ def grid_runs(series: _Array, times: _Array, first: int, last: int, step: int) -
 def payment_runs(
     series: _Array, times: _Array, hours: _Array, counts: _Array, first: int, last: int
 ) -> MissingRuns:
-    """Return the missing payments in a window ``[first, last)`` [µs].
+    """Return the runs of missing payments in a window ``[first, last)`` [µs].
 
     Parameters
     ----------
     series, times
         As in `grid_runs`.
     hours
-        Hours that each row pays for; NaN if the interval is unknown. Gaps before such a row are not counted.
+        Hours that each row pays for; NaN if the interval is unknown. The gap before a row with NaN is
+        ignored.
     counts
         Number of payments in a row, mostly 1.
     first, last
@@ -423,7 +424,7 @@ def payment_runs(
 
 
 def series_order(series: _Array, times: _Array) -> NDArray[np.int64]:
-    """Return the order of rows by series and time; most tables are sorted so already."""
+    """Return the positions that sort rows by series and time; fast if they are sorted already."""
     steps = np.diff(series)
     if ((steps > 0) | ((steps == 0) & (np.diff(times) >= 0))).all():
         return np.arange(len(series))
@@ -431,12 +432,12 @@ def series_order(series: _Array, times: _Array) -> NDArray[np.int64]:
 
 
 def is_off_grid(times: _Array, step: int) -> NDArray[np.bool_]:
-    """Return a mask of times [µs] that are not a multiple of a step since 1970."""
+    """Return a mask of the times [µs] that are not a multiple of `step` since 1970."""
     return np.asarray(np.asarray(times, dtype=np.int64) % step != 0)
 
 
 def step_text(step: int) -> str:
-    """Return the length of a step [µs] with its unit: ``"1 h"``, ``"5 min"``."""
+    """Return a step [µs] as text with its unit: ``"1 h"``, ``"5 min"``."""
     for length, unit in ((_DAY_US, "d"), (HOUR_US, "h")):
         if step % length == 0:
             return f"{step // length} {unit}"
@@ -451,7 +452,7 @@ def shown_time(stamp: int) -> str:
 def _count_between(gaps: _Array, interval: _Array, previous: _Array) -> NDArray[np.int64]:
     """Return the minimum number of missing payments in gaps [µs].
 
-    `interval` is that of the payment that ends the gap [µs], `previous` that of the payment before the gap.
+    `interval` [µs] belongs to the payment after the gap, `previous` [µs] to the payment before it.
     """
     has_both = np.isfinite(interval) & np.isfinite(previous)
     longer = np.where(has_both, np.maximum(interval, previous), 1.0)
@@ -473,7 +474,7 @@ def _runs(
     is_head: _Array | bool = False,
     is_tail: bool = False,
 ) -> MissingRuns:
-    """Return the runs with missing rows."""
+    """Return the runs with at least one missing row."""
     heads = np.broadcast_to(np.asarray(is_head), rows.shape)
     tails = np.full(rows.shape, is_tail)
     runs = MissingRuns(series, start, end, rows, heads, tails, np.zeros(0, dtype=np.int64))
@@ -495,7 +496,7 @@ def _joined(runs: MissingRuns, others: MissingRuns, expected: Sequence[int] | _A
 
 
 class UnitChange(NamedTuple):
-    """Run of rows in another unit: first row, factor of its figures, and number of rows."""
+    """Run of rows in another unit: its first row, the factor of its values, and its number of rows."""
 
     row: int
     factor: float
@@ -503,7 +504,7 @@ class UnitChange(NamedTuple):
 
 
 def level_changes(series: _Array, values: _Array) -> list[UnitChange]:
-    """Return the first lasting step by 8, 100, 10³, 10⁴ or 10⁶, or the inverse, of each series of levels.
+    """Return the first lasting change by 8, 100, 10³, 10⁴ or 10⁶, up or down, of each series of levels.
 
     Parameters
     ----------
@@ -534,7 +535,7 @@ def level_changes(series: _Array, values: _Array) -> list[UnitChange]:
 
 
 def rate_changes(series: _Array, rates: _Array, by_size: SeriesSizes | None = None) -> list[UnitChange]:
-    """Return the first lasting change by the factor of a unit in each series of funding rates.
+    """Return the first lasting change of each series of funding rates by the factor of a unit.
 
     Parameters
     ----------
@@ -566,7 +567,7 @@ def rate_changes(series: _Array, rates: _Array, by_size: SeriesSizes | None = No
 
 
 def _repeated_change(rates: _Array) -> UnitChange | None:
-    """Return the change of a series whose most repeated rate becomes a multiple of itself and remains so."""
+    """Return the change of a series from one frequent rate to a multiple of it, or None."""
     common = _common(rates)
     if common.size < 2:
         return None
@@ -599,7 +600,7 @@ def _is_tick(step: float, rates: _Array) -> bool:
 
 
 def _may_repeat(by_size: SeriesSizes) -> NDArray[np.bool_]:
-    """Return a mask of series with several repeated rates, and maybe others: see `_common`."""
+    """Return a mask of series that may have several rates of `_common`; it is False only if they cannot."""
     # 1. Every k-th of the sorted rates of each series, where a repeated rate has at least 2 k rows.
     minimum = np.array([_min_repeated(rows) for rows in by_size.rows.tolist()], dtype=np.int64)
     step = minimum // 2
@@ -614,7 +615,7 @@ def _may_repeat(by_size: SeriesSizes) -> NDArray[np.bool_]:
 
 
 def _min_repeated(rows: int) -> int:
-    """Return the minimum number of rows with a rate for it to count as repeated."""
+    """Return the number of rows from which a rate counts as repeated."""
     return max(_MIN_REPEATED, math.ceil(_REPEATED_SHARE / 2 * rows))
 
 

@@ -61,7 +61,7 @@ _Array = NDArray[Any]
 
 
 class AssignedIntervals(NamedTuple):
-    """Hours of each payment, and whether they are given or confirmed by the payment's own gap."""
+    """Interval of each payment [h], and whether it is stated or confirmed by the gap before the payment."""
 
     hours: NDArray[np.float64]
     """NaN where the interval is not known."""
@@ -69,7 +69,7 @@ class AssignedIntervals(NamedTuple):
 
 
 def is_valid(hours: _Array) -> NDArray[np.bool_]:
-    """Return a mask of hours that are a valid interval."""
+    """Return a mask of the hours that are a valid funding interval."""
     return np.isin(hours, VALID_HOURS)
 
 
@@ -82,9 +82,9 @@ def payment_time(times: _Array) -> NDArray[np.int64]:
 
 
 def confirmed_runs(is_equal: _Array, minimum: int = CONFIRMING_GAPS) -> NDArray[np.bool_]:
-    """Return a mask of gaps in a run of at least `minimum` equal ones.
+    """Return a mask of the gaps that are in a run of at least `minimum` equal gaps.
 
-    `is_equal` states of each gap whether it equals the gap before; gaps are along the last axis.
+    `is_equal` is True where a gap equals the previous one, along the last axis.
     """
     equal = np.asarray(is_equal, dtype=bool)
     size = equal.shape[-1]
@@ -109,10 +109,11 @@ def assign_intervals(
     times
         Stamps [µs] from `payment_time`, ascending within a series, without duplicates.
     stated
-        Hours that the row, or a list for that time, states; else NaN. Confirmed shorter gaps overrule it.
+        Interval [h] stated by the row or by a list for its time; NaN without one. Shorter confirmed gaps
+        override it.
     listed
-        Hours in the venue's current list for the series; else NaN. They apply from the last payments on
-        whose spacing does not confirm another interval.
+        Interval [h] of the series in the venue's current list; NaN without one. It applies to the last
+        payments, back to the last one whose spacing confirms another interval.
 
     Returns
     -------
@@ -122,8 +123,7 @@ def assign_intervals(
 
     Notes
     -----
-    Between two confirmed intervals, rows go to the earlier or the later one so that the fewest payments are
-    missing.
+    A payment between two confirmed intervals gets the one with which fewer payments are missing.
     """
     size = len(times)
     nothing = np.full(size, np.nan)
@@ -155,10 +155,10 @@ def assign_intervals(
 def intervals_of_gaps(
     gaps: _Array, *, candidates: Sequence[float] = VALID_HOURS, confirm: int = CONFIRMING_GAPS
 ) -> NDArray[np.float64]:
-    """Return the interval of each payment of one series by `assign_intervals`, from spacing only.
+    """Return the interval [h] of each payment of one series from the spacing alone, as in `assign_intervals`.
 
-    `gaps` are the hours before each payment, NaN for the first; an interval is one of `candidates`, and so
-    many equal gaps confirm it.
+    `gaps` are the hours before each payment, NaN for the first. An interval must be one of `candidates`;
+    `confirm` equal gaps confirm it.
     """
     equal = np.append(False, gaps[1:] == gaps[:-1])
     is_confirmed = confirmed_runs(equal, confirm) & np.isin(gaps, candidates)
@@ -167,27 +167,28 @@ def intervals_of_gaps(
 
 
 def missing_before(gap: float, before: float, after: float) -> int:
-    """Return how many payments are missing in the gap [h] before the first payment of a new interval."""
+    """Return the number of payments missing in the gap [h] at a change of the interval."""
     missing = _missing_at_change(gap, before, after)
     return 0 if missing in (_NO_FIT, _EARLY_CHANGE) else int(missing)
 
 
 class Contradiction(NamedTuple):
-    """Payments whose stated interval other payments contradict."""
+    """Payments with a stated interval that the spacing contradicts: mask, gaps and corrected hours."""
 
     rows: NDArray[np.bool_]
     gaps: NDArray[np.float64]
     """Hours since the payment before; NaN for the first of a series."""
     hours: NDArray[np.float64]
-    """The stated hours, of contradicted rows in a confirmed run the gap."""
+    """The stated hours; the gap for contradicted rows in a run of equal gaps."""
 
 
 def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction:
-    """Return which stated intervals the spacing of payments contradicts.
+    """Return the payments whose stated interval contradicts the spacing of payments.
 
-    Equal gaps that are an interval of venues contradict another statement: three in a row, or all of a short
-    series. Three payments in a row well before the end of their interval contradict it, except the first
-    after a change: a new schedule counts from midnight.
+    Three equal gaps in a row, or all gaps of a short series, contradict a different stated interval if their
+    length is a valid one. Three payments in a row that are well before the end of their stated interval
+    contradict it too. The first payment after a change of the interval is excepted, because a new schedule
+    counts from midnight.
 
     Parameters
     ----------
@@ -212,7 +213,7 @@ def contradicted(series: _Array, times: _Array, stated: _Array) -> Contradiction
 
 
 def ends_other_interval(gaps: _Array, stated: _Array) -> NDArray[np.bool_]:
-    """Return a mask of payments that end the previous interval, but state the interval that starts there.
+    """Return a mask of payments that end the old interval but state the new one.
 
     MEXC states the new interval in the last payment of the old one (`collectCycle`, 2024-12).
 
@@ -230,7 +231,7 @@ def ends_other_interval(gaps: _Array, stated: _Array) -> NDArray[np.bool_]:
 
 
 def _is_even(gaps: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the rows of series whose gaps are all equal, with at least two gaps."""
+    """Return a mask of the rows of series with at least two gaps, all equal."""
     leads = np.flatnonzero(starts)
     lengths = np.diff(np.append(leads, len(gaps)))
     lowest = np.minimum.reduceat(np.where(starts, np.inf, gaps), leads)
@@ -369,17 +370,17 @@ class Payments(NamedTuple):
     """Payments of many series, sorted by series and time, one row each."""
 
     rows: _Integers
-    """Place of each payment (of several, the first) in the arrays that were given."""
+    """Position of each payment in the input arrays; of summed payments, the first."""
     times: _Integers
     """Microseconds since 1970."""
     native: _Floats
-    """Fraction of notional per payment; of several payments their sum."""
+    """Payment as a fraction of notional; the sum if the row has several payments."""
     counts: _Integers
-    """Payments that the row adds up."""
+    """Number of payments in the row."""
 
 
 def is_same_rate(first: Any, second: Any) -> NDArray[np.bool_]:
-    """Return where two fractions are one rate, up to rounding at the eighth decimal."""
+    """Return a mask of equal rates, as fractions, up to rounding at the eighth decimal."""
     apart = np.abs(np.asarray(first) - second)
     return np.asarray((apart <= _SAME_RATE) | (apart <= _SAME_SHARE * np.abs(first)))
 
@@ -394,26 +395,27 @@ def merge_payments(
     *,
     keep_conflicts: bool = False,
 ) -> Payments:
-    """Return one row per payment.
+    """Return one row per payment, without duplicates and with catch-up payments summed.
 
-    Stamps within 60 s of a whole hour become that hour. A payment that occurs twice becomes one row. Several
-    payments shortly after each other that make up for a halt become one row at the next whole hour, with
-    their sum and count; a payment of that hour is part of it.
+    Timestamps within 60 s of a whole hour are rounded to it. Duplicate payments become one row. Several
+    payments shortly after a halt become one row at the next whole hour with their sum and count, which
+    includes a payment at that hour.
 
     Parameters
     ----------
     series, times
         Number of each row's series, and its stamp [µs], in any order.
     native
-        Fraction of notional that is paid; NaN where it is not known.
+        Payment as a fraction of notional; NaN if unknown.
     count
-        Payments that each row adds up already, 1 for most.
+        Number of payments that each row already sums, usually 1.
     names
         Names of the series, for errors.
     conflicts
-        Gets a text about each omitted row that contradicts an earlier one of the same payment; None raises.
+        List to which a text is added for each omitted row that contradicts an earlier row of the same
+        payment. With None, such a row raises an error.
     keep_conflicts
-        Keep such rows without an error.
+        Whether to return contradictory rows too, without an error.
 
     Raises
     ------
@@ -593,7 +595,7 @@ def _is_same(first: float, second: float) -> bool:
 
 
 def conflict_text(name: str, first_us: int, first: float, second_us: int, second: float) -> str:
-    """Return the error of a payment with two rates, which names both rows."""
+    """Return the error message for a payment with two rates, with the time and rate of both rows."""
     shown = [
         f"{np.datetime_as_string(np.datetime64(int(stamp), 'us'), unit='ms')}Z with rate {rate:.10g}"
         for stamp, rate in ((first_us, first), (second_us, second))
@@ -602,6 +604,6 @@ def conflict_text(name: str, first_us: int, first: float, second_us: int, second
 
 
 def rates_of(native: _Floats, hours: _Floats) -> _Floats:
-    """Return rates [bps/8h] of payments that are for some hours; NaN where either is not known."""
+    """Return the rates [bps/8h] of payments `native` over `hours`; NaN where either is unknown."""
     bps: _Floats = units.convert(native, "native", "bps_8h", hours=hours)
     return bps

@@ -43,7 +43,7 @@ _PLAIN_NUMBERS: frozenset[type] = frozenset({float, int, NoneType})
 
 
 class Kind(StrEnum):
-    """Kind of value of a column; its text is the dtype of pandas."""
+    """Kind of a column's values; the member's value is the pandas dtype."""
 
     TEXT = "category"
     LABEL = "str"
@@ -61,7 +61,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the library's vocabulary: its kind, unit and meaning.
+    """Definition of a column: its kind, unit and meaning, and the values that it allows.
 
     Attributes
     ----------
@@ -75,8 +75,8 @@ class Column:
         The largest possible number. A larger one has a wrong unit, or is a placeholder of the source for
         "undefined". None if any number is possible.
     default
-        The word for rows without a value, in a key column that earlier versions did not have, or where text
-        may be empty, which CSV does not distinguish from missing. None if such rows stay missing.
+        The word that replaces missing values: for a key column that earlier versions did not have, or for
+        text that may be empty, because CSV does not distinguish empty from missing. None leaves them missing.
     """
 
     kind: Kind
@@ -212,7 +212,7 @@ def words_dtype(*words: str) -> pd.CategoricalDtype:
 
 
 def coded(words: Iterable[str], codes: Array) -> pd.Categorical:
-    """Build a text column from the position of each row's word among `words`."""
+    """Return a categorical text column from each row's position in `words`; −1 is missing."""
     return pd.Categorical.from_codes(codes, dtype=words_dtype(*words), validate=False)
 
 
@@ -260,12 +260,12 @@ def _require_text(values: Any) -> None:
 
 
 def _only(values: Any, kinds: frozenset[type]) -> bool:
-    """Return whether values are a list with these types only, without subclasses."""
+    """Return whether values are a list whose elements have exactly these types, not subclasses."""
     return isinstance(values, list) and set(map(type, values)) <= kinds
 
 
 def floats(values: Sequence[float | None]) -> Array:
-    """Return numbers as an array, None as NaN."""
+    """Return numbers as a float64 array, with NaN for None."""
     numbers = packed(values)
     if numbers is None:
         return np.array(values, dtype=np.float64)
@@ -592,10 +592,10 @@ def _joined(columns: list[Any]) -> Any:
 
 
 def arrangement(columns: Sequence[Any]) -> tuple[Array | None, Array]:
-    """Return the order of rows sorted by some columns, and a mask of rows that then equal the previous one.
+    """Return the positions that sort rows by `columns`, and a mask of sorted rows equal to the previous one.
 
-    The order is None if the rows are sorted already. A column matters only where all columns before it are
-    equal, so the remaining columns are not read once all neighbours differ.
+    The positions are None if the rows are sorted already. The mask has one element less than there are rows.
+    The remaining columns are not read once all neighbouring rows differ.
     """
     tied = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
     for column in columns:

@@ -147,7 +147,7 @@ def series_sizes(series: _Array, values: _Array) -> SeriesSizes:
 
 
 class SeriesFault(NamedTuple):
-    """Section of a series: first row, number of rows, and the factor by which they are larger."""
+    """Faulty section of a series: its first row, its number of rows, and the factor of its values."""
 
     row: int
     rows: int
@@ -163,10 +163,10 @@ def peer_changes(
     is_rate: bool = False,
     by_size: SeriesSizes | None = None,
 ) -> list[SeriesFault]:
-    """Return sections of series that are 8, 100, 10³, 10⁴ or 10⁶ times their peers, or the inverse.
+    """Return sections in which a series changes by 8, 100, 10³, 10⁴ or 10⁶, up or down, and its peers do not.
 
-    Means of logarithms in twelve blocks of time are compared, so single rows do not matter. Funding rates
-    may differ by the factor of 8, and by any factor for hours: their sections last a day at least.
+    Mean logarithms in twelve blocks of time are compared, so single rows do not matter. Funding rates of two
+    venues may differ by any factor for hours, so a section of rates lasts at least a day.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def peer_changes(
 
 
 def _is_change_of_rates(times: _Array, values: _Array, section: range, rows: _Array) -> bool:
-    """Return whether a section and the rest of its series last a day, with medians of one sign."""
+    """Return whether a section and the rest of its series each last a day and have medians of one sign."""
     rest = np.concatenate([values[rows[0] : section.start], values[section.stop : rows[-1] + 1]])
     inside = values[section.start : section.stop]
     last = section.stop - 1
@@ -377,10 +377,10 @@ def _squares(values: _Array, masks: _Array) -> _Array:
 
 
 def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Array) -> list[tuple[int, int]]:
-    """Return pairs of rows from which two series of a market continue each other's levels.
+    """Return pairs of rows from which on two series of a market are swapped.
 
-    Both change by a fifth or more, and by ten times their usual step, at one time. The arguments are as in
-    `peer_changes`.
+    At the same time each series jumps to the level of the other, by a fifth or more and by ten times the
+    usual step of both. The arguments are as in `peer_changes`.
     """
     if values.size < 2 * _MIN_RUN:
         return []
@@ -406,10 +406,10 @@ def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Arr
 
 
 def is_interest(rate: float, decimals: int | None = None) -> bool:
-    """Return whether a rate [bps/8h] may be the interest of a venue's formula, which repeats.
+    """Return whether a rate [bps/8h] may be the interest rate of a venue's formula, which many rows repeat.
 
-    It has up to three significant digits, or up to `decimals` ones, or it is a part of a round interest per
-    year: 0.9132 bps are 10 % per year, as Ethereal had from 2026-08-10 on.
+    Such a rate has at most three significant digits, or with `decimals` at most so many decimal places, or it
+    is a round interest rate per year: 0.9132 bps are 10 % per year, as on Ethereal from 2026-08-10 on.
     """
     digits = float(f"{rate:.{_DIGITS_OF_FLOOR}g}") if decimals is None else round(rate, decimals)
     if digits == float(f"{rate:.9g}") or (decimals is not None and digits == round(rate, 9)):
@@ -422,11 +422,11 @@ def is_interest(rate: float, decimals: int | None = None) -> bool:
 def frozen_runs(
     series: _Array, market: _Array, times: _Array, values: _Array, *, is_rate: bool
 ) -> list[SeriesFault]:
-    """Return runs of one value in series that otherwise change, while other series of the market change.
+    """Return runs of one value in a series that otherwise changes, while other series of the market change.
 
-    A run has at least six rows, a day and a fifth of its series. A value that the series also has at other
-    times, such as the floor of a rate, is not a fault, and neither is a round rate. The arguments are as in
-    `peer_changes`.
+    A run has at least six rows, lasts at least a day and is at least a fifth of its series. A value that the
+    series also has at other times, such as the floor of a rate, is not a fault. Neither is a round rate. The
+    arguments are as in `peer_changes`.
     """
     if values.size < 2 * _MIN_RUN:
         return []
@@ -459,8 +459,7 @@ def frozen_runs(
 def unchanged_series(series: _Array, times: _Array, values: _Array, *, is_rate: bool) -> list[SeriesFault]:
     """Return series with one value in at least twelve rows over at least a day.
 
-    A rate with few digits is the interest of a venue's formula, and not a fault; neither is a rate of 0. The
-    arguments are as in `peer_changes`.
+    A rate for which `is_interest` is true, such as 0, is not a fault. The arguments are as in `peer_changes`.
     """
     if not values.size:
         return []
@@ -479,9 +478,9 @@ def unchanged_series(series: _Array, times: _Array, values: _Array, *, is_rate: 
 
 
 def still_levels(series: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
-    """Return runs of one value, including 0, of at least six rows and a day, in series with other values.
+    """Return runs of one value, including 0, over at least six rows and a day; constant series are excluded.
 
-    For markets that trade at all hours. The arguments are as in `peer_changes`.
+    Use it only for markets that trade at all hours. The arguments are as in `peer_changes`.
     """
     if values.size < _MIN_RUN:
         return []
@@ -498,7 +497,7 @@ def still_levels(series: _Array, times: _Array, values: _Array) -> list[SeriesFa
 
 
 def lone_spikes(series: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series with at least two rows that are 100 times the rows before and after them."""
+    """Return series with at least two values that are over 100 times both of their neighbours."""
     if values.size < _MIN_RUN:
         return []
     inner = values[1:-1]
@@ -516,7 +515,7 @@ def lone_spikes(series: _Array, values: _Array) -> list[SeriesFault]:
 
 
 def lone_rates(series: _Array, rates: _Array, by_size: SeriesSizes | None = None) -> list[SeriesFault]:
-    """Return series with at least two rates far above the rates before and after them and above the median.
+    """Return series with at least two rates far larger than their neighbours and than the median size.
 
     The arguments are as in `peer_changes`, with rates in bps per 8 hours.
     """
@@ -546,9 +545,10 @@ def lone_rates(series: _Array, rates: _Array, by_size: SeriesSizes | None = None
 
 
 def copied_series(series: _Array, market: _Array, times: _Array, values: _Array) -> list[tuple[int, int]]:
-    """Return first rows of two series of a market with the same values at the same times.
+    """Return the first rows of each two series of a market that have the same values at the same times.
 
-    Series with fewer than twelve rows or six values are not compared. The arguments are as in `peer_changes`.
+    Series with fewer than twelve rows or six distinct values are not compared. The arguments are as in
+    `peer_changes`.
     """
     if not values.size:
         return []
@@ -576,13 +576,13 @@ def scaled_series(
     times: _Array | None = None,
     by_size: SeriesSizes | None = None,
 ) -> list[SeriesFault]:
-    """Return series of another size than at least two other series of their market, which agree.
+    """Return series whose size differs from that of at least two other series of the market, which agree.
 
-    `kind` is ``"price"``, whose ratio to others is at most 2, or ``"rate"``, whose median size is compared
-    with the factors 100, 10³, 10⁴ and 10⁶. Other figures are not compared, since their sizes differ between
-    venues. With `times`, prices are apart only if they are at the same times: a venue may have fewer rows.
-    Rates are compared in twelve rows and a day at least, since a rate may be near 0 for hours.
-    The arguments are as in `peer_changes`.
+    `kind` is ``"price"`` or ``"rate"``; other values are not compared, since their sizes differ between
+    venues. The size of a series is its median absolute value. A series of rates is returned if it differs by
+    a factor of about 100, 10³, 10⁴ or 10⁶. With `times`, prices must also differ at common times, because a
+    venue may have fewer rows, and rates need twelve rows over a day, because a rate may be near 0 for hours.
+    The other arguments are as in `peer_changes`.
     """
     if not values.size:
         return []
@@ -616,7 +616,7 @@ def scaled_series(
 
 
 def _is_unit_of_rates(change: float, times: _Array | None, first: int, rows: int) -> bool:
-    """Return whether rates of a day and more differ by the factor of a unit, by its logarithm."""
+    """Return whether rates over at least a day differ by the factor of a unit; `change` is its logarithm."""
     if not (np.abs(np.abs(change) - _SCALES) <= _NEAR).any():
         return False
     if times is None:
@@ -627,7 +627,7 @@ def _is_unit_of_rates(change: float, times: _Array | None, first: int, rows: int
 def _is_other_price(
     change: float, spread: float, times: _Array | None, values: _Array, sections: _Array
 ) -> bool:
-    """Return whether the first series is apart from the others, and from two of them at the same times."""
+    """Return whether the first series differs from the others, also at times shared with two of them."""
     minimum = max(_PRICE_APART, _PRICE_SPREADS * spread)
     if abs(change) <= minimum:
         return False
@@ -646,9 +646,10 @@ def _is_other_price(
 
 
 def repeated_pair(rates: _Array) -> tuple[float, float] | None:
-    """Return two rates of one series and interval that repeat, and differ by a unit's factor or by the sign.
+    """Return two frequent rates of a series that differ by the factor of a unit or by the sign, or None.
 
-    The rate that repeats is the interest of the venue's formula, which has one value.
+    A rate that repeats often is the interest rate of the venue's formula, of which a series has only one. All
+    rates must be of one series with one interval.
     """
     values = np.round(rates[np.isfinite(rates)], _RATE_DECIMALS)
     distinct, counts = np.unique(values, return_counts=True)
@@ -674,7 +675,7 @@ def repeated_pair(rates: _Array) -> tuple[float, float] | None:
 
 
 def _multiples_of_step(distinct: _Array) -> _Array | None:
-    """Return distinct rates as multiples of the smallest, None if they are not whole multiples."""
+    """Return distinct rates as multiples of the smallest one, or None if a multiple is not a whole number."""
     step = float(np.min(np.abs(distinct[distinct != 0.0])))
     multiples = distinct / step
     is_whole = np.abs(multiples - np.rint(multiples)) < _SAME_RATE * np.fmax(np.abs(multiples), 1.0)
@@ -682,11 +683,11 @@ def _multiples_of_step(distinct: _Array) -> _Array | None:
 
 
 def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series of prices that move apart from at least two others of their market.
+    """Return series of prices that do not move with at least two others of their market.
 
-    The distance from the median of the market, less its own median, is compared with that of the other
-    series, so a constant premium is not a fault. Rows that are late, in another order or drift have one. The
-    arguments are as in `peer_changes`; the factor is the median distance over the usual one.
+    Each series is compared by its log distance from the market's median, minus the median of that distance,
+    so a constant premium is not a fault. Late rows, rows in another order and a drift are faults. The
+    arguments are as in `peer_changes`; the factor is the median size of the distance.
     """
     faults = []
     for name in np.unique(market).tolist():
@@ -714,10 +715,10 @@ def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Arr
 
 
 def scattered_levels(series: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series of levels whose rows do not follow each other, as if they were in random order.
+    """Return series of levels that vary as if their rows were in random order.
 
-    The arguments are as in `peer_changes`; the factor is the mean squared step of the ranks over their
-    variance.
+    The arguments are as in `peer_changes`; the factor is the mean squared step between the ranks of adjacent
+    rows, divided by the variance of the ranks.
     """
     starts = np.flatnonzero(np.append(True, series[1:] != series[:-1]))
     ends = np.append(starts[1:], values.size)
@@ -737,10 +738,10 @@ def scattered_levels(series: _Array, values: _Array) -> list[SeriesFault]:
 
 
 def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
-    """Return series that repeat the interest of the venues' formula with the other sign.
+    """Return series that repeat the interest rate of the venues' formula with a negative sign.
 
-    A venue that rounds its rates to steps of about the size of the interest may repeat both signs, so a fault
-    needs an interest of many steps. The arguments are as in `peer_changes`, with rates in bps per 8 hours.
+    A venue that rounds its rates to steps of about the size of this interest rate may repeat both signs, so
+    such venues are excluded. The arguments are as in `peer_changes`, with rates in bps per 8 hours.
     """
     is_interest = np.abs(np.abs(rates) - _INTEREST_BPS) < 1e-6
     faults = []

@@ -139,9 +139,9 @@ def _separated(first: _Array, second: _Array, minimum: float) -> float | None:
 
 
 def _distinct_shares(series: _Array, values: _Array) -> _Array:
-    """Return for each row the share of distinct values among the nonzero values of its series.
+    """Return the share of distinct values among the nonzero values of each row's series.
 
-    A price of few ticks, or a rate of few digits, repeats its steps by chance.
+    The share is low for a price that moves by few ticks or a rate with few digits, which repeat by chance.
     """
     if not values.size:
         return np.zeros(0)
@@ -155,12 +155,12 @@ def _distinct_shares(series: _Array, values: _Array) -> _Array:
 
 
 def repeated_blocks(series: _Array, values: _Array) -> list[tuple[int, int]]:
-    """Return rows at which two blocks of rows of one series are equal, one pair per series.
+    """Return the first rows of two equal blocks of a series, one pair for each series with a repeated block.
 
-    A block has eight rows with at least six distinct values, if half of the nonzero values of its series are
-    distinct. If nine of ten are distinct, it has five rows, all distinct. In more than 5,000 rows only a
-    quarter of the blocks is compared, so one repeated block may be missed. Responses of more than 50,000 rows
-    are not compared.
+    If at least half of the nonzero values of a series are distinct, a block has eight rows with at least six
+    distinct values. If nine of ten are distinct, it has five rows, all distinct. Other series are not
+    compared. With more than 5,000 rows only a quarter of the blocks are compared, so a repeated block may be
+    missed. With more than 50,000 rows nothing is compared.
     """
     if not 2 * _SHORT_BLOCK <= values.size <= _MAX_ROWS:
         return []
@@ -216,7 +216,7 @@ def _equal_blocks(
 
 
 def straight_runs(series: _Array, values: _Array) -> list[SeriesFault]:
-    """Return runs of at least twelve rows with equal steps other than 0, one per series."""
+    """Return the first run of at least twelve rows with equal nonzero steps in each series that has one."""
     if values.size < _STRAIGHT_ROWS:
         return []
     steps = np.diff(values)
@@ -237,7 +237,7 @@ def straight_runs(series: _Array, values: _Array) -> list[SeriesFault]:
 
 
 def rising_series(series: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series that never fall, as a running sum does, in at least 30 rows."""
+    """Return series of at least 30 rows that rise and never fall, as a running sum does."""
     faults = []
     for first, end in _each_series(series):
         finite = values[first:end]
@@ -255,7 +255,8 @@ def rising_series(series: _Array, values: _Array) -> list[SeriesFault]:
 def split_levels(series: _Array, values: _Array) -> list[SeriesFault]:
     """Return series that become at least 50 times larger, or smaller, at one row and remain so.
 
-    At least twelve rows are on each side, and nine of ten are apart from all but a tenth of the others.
+    There are at least twelve rows on each side, and nine of ten rows of one side are above nine of ten rows
+    of the other.
     """
     faults = []
     for first, end in _each_series(series):
@@ -276,7 +277,7 @@ def split_levels(series: _Array, values: _Array) -> list[SeriesFault]:
 def other_sections(series: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
     """Return sections of at least a day and twelve rows that differ from the rest by a factor of 20 or more.
 
-    The arguments are as in `late_series`. The shorter one of the two groups of rows is the section.
+    The section is the run of rows between the two changes of level. The arguments are as in `late_series`.
     """
     faults = []
     for first, end in _each_series(series):
@@ -303,10 +304,10 @@ def other_sections(series: _Array, times: _Array, values: _Array) -> list[Series
 
 
 def limited_series(series: _Array, values: _Array, *, is_rate: bool) -> list[SeriesFault]:
-    """Return series whose maximum or minimum is in a fifth of the rows, in four runs or more.
+    """Return series that are at their maximum or minimum in a fifth of the rows, in at least four runs.
 
-    The other values must be distinct. Values of few digits are excluded, because they may be caps, interest
-    or floors of venues. The factor is 1 for a maximum and −1 for a minimum.
+    At least half of the other values must be distinct. A limit with few digits is not reported, because it
+    may be a cap, a floor or the interest rate of a venue. The factor is 1 for a maximum and −1 for a minimum.
     """
     faults: list[SeriesFault] = []
     starts, ends = _starts_and_ends(series)
@@ -334,9 +335,9 @@ def limited_series(series: _Array, values: _Array, *, is_rate: bool) -> list[Ser
 def repeated_steps(
     series: _Array, market: _Array, values: _Array, *, has_peers: bool = True
 ) -> list[SeriesFault]:
-    """Return series that change only at each n-th row, while others of their market change at most rows.
+    """Return series that change only at every n-th row, while the others of their market change at most rows.
 
-    The factor is n, at least 3. Without `has_peers` the other series do not matter.
+    The factor is n, at least 3. With `has_peers=False` the other series are ignored.
     """
     faults = []
     is_new = np.append(True, (values[1:] != values[:-1]) | (series[1:] != series[:-1]))
@@ -360,12 +361,12 @@ def repeated_steps(
 
 
 def alternating_rows(series: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series whose every n-th row is larger, or smaller, than all others, for n from 2 to 7.
+    """Return series in which every n-th row is larger, or smaller, than the other rows, for n from 2 to 7.
 
-    Times [µs] at multiples of 8 hours do not count: markets in stocks have most of their volume in some
-    hours of the day, and rates are of intervals up to 8 hours. Nine of ten values of the one group are above
-    nine of ten of the other, and the medians are at least 4.5 times apart. Either group has twelve rows,
-    since six of 36 rates may be near 0 by chance. The factor is that of the medians.
+    Nine of ten values of one group are above nine of ten of the other, and the ratio of the medians is at
+    least 4.5. Each group has at least twelve rows, since six of 36 rates may be near 0 by chance. Periods of
+    a multiple of 8 hours are ignored: markets in stocks have most of their volume in some hours of the day,
+    and rates have intervals of up to 8 hours. `times` are in µs, and the factor is the ratio of the medians.
     """
     faults = []
     for first, end in _each_series(series):
@@ -384,9 +385,9 @@ def alternating_rows(series: _Array, times: _Array, values: _Array) -> list[Seri
 
 
 def _alternating(logs: _Array, step_us: int) -> SeriesFault | None:
-    """Return each n-th row of a series if these rows differ from all others, by logarithms of sizes.
+    """Return the fault of a series in which every n-th row differs from the others, or None.
 
-    `step_us` is the time between two rows.
+    `logs` are the logarithms of the sizes, and `step_us` is the time between two rows [µs].
     """
     for step in range(2, 8):
         if step_us <= 0 or step * step_us % _SEASON_US == 0:
@@ -403,7 +404,7 @@ def _alternating(logs: _Array, step_us: int) -> SeriesFault | None:
 
 
 def _tables(series: _Array, market: _Array, times: _Array, values: _Array) -> Iterator[tuple[_Array, _Array]]:
-    """Yield the series of each market of three and more, and their values by time; NaN is missing."""
+    """Yield the series of each market with at least three, and their values by time; NaN if missing."""
     starts = _starts_and_ends(series)[0]
     for name in np.unique(market[starts]).tolist():
         codes = series[starts[market[starts] == name]]
@@ -423,7 +424,7 @@ def _tables(series: _Array, market: _Array, times: _Array, values: _Array) -> It
 def _scores(table: _Array) -> _Array:
     """Return the changes of logarithms over the mean size of the series' changes, clipped at 3.
 
-    0 where a change is missing, and in a series with too few changes.
+    The result is 0 where a change is missing, and for series with too few changes.
     """
     table = table[:, -_MAX_COMPARED:]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -443,7 +444,7 @@ def _correlation(first: _Array, second: _Array) -> float:
 
 
 def _agreement(scores: _Array) -> float:
-    """Return the lowest correlation of one of several series with the sum of the others; 0 below two."""
+    """Return the lowest correlation of any series with the sum of the others; 0 for fewer than two series."""
     used = scores[(scores != 0.0).any(axis=1)]
     if len(used) < _PEERS:
         return 0.0
@@ -475,10 +476,10 @@ def _outsiders(
 
 
 def late_series(series: _Array, market: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series whose changes follow, or precede, those of at least two others by some rows.
+    """Return series whose changes are some rows later, or earlier, than those of at least two others.
 
-    The others agree at the same row. At most the last 1,000 rows are compared. The factor is the number of
-    rows, below 0 if the series precedes.
+    The others correlate without a delay. At most the last 1,000 rows are compared. The factor is the delay in
+    rows, negative if the series is early.
     """
     faults = []
     rows = series, market, times, values
@@ -493,7 +494,7 @@ def late_series(series: _Array, market: _Array, times: _Array, values: _Array) -
 
 
 def unrelated_series(series: _Array, market: _Array, times: _Array, values: _Array) -> list[SeriesFault]:
-    """Return series whose changes do not correlate with at least two others, which agree.
+    """Return series whose changes do not correlate with those of at least two others, which agree.
 
     At most the last 1,000 rows are compared. The factor is the correlation with the sum of the others.
     """
@@ -512,16 +513,16 @@ def _whole_series(series: _Array, code: int, factor: float) -> SeriesFault:
 
 
 def _shifted(own: _Array, others: _Array, lag: int) -> tuple[_Array, _Array]:
-    """Return two arrays, the first delayed by `lag` rows."""
+    """Return the overlap of two arrays, of which the first is `lag` rows late (early if negative)."""
     return (own[lag:], others[:-lag]) if lag > 0 else (own[:lag], others[-lag:])
 
 
 def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) -> list[SeriesFault]:
-    """Return runs of at least twelve rates whose sign is opposite to all others of the market.
+    """Return runs of at least twelve rates whose sign is opposite to that of all others of the market.
 
-    Only rates away from 0 are compared, and sizes must be like those of the others: the rate of a thin market
-    may well be opposite for hours. Either all signs are opposite, in both directions, or the series has no
-    negative rates and at least four others do.
+    Rates near 0 are not compared, and sizes must be similar to those of the others, because the rate of a
+    thin market may be opposite for hours. Either all signs are opposite, in both directions, or the series
+    has no negative rates and there are at least four others.
     """
     faults = []
     for codes, table in _tables(series, market, times, rates):
@@ -550,7 +551,7 @@ def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) 
 
 
 def _may_lack_sign(own: _Array, others: _Array, is_opposite: _Array, is_same: _Array) -> bool:
-    """Return whether rates are never negative, or mirrored in both directions, and of the others' sizes."""
+    """Return whether rates of the others' size are never negative, or opposite in both directions."""
     is_lost = len(others) >= _MANY_PEERS and not (own < 0.0).any()
     opposite = own[is_opposite]
     fewer = min(np.count_nonzero(opposite > 0.0), np.count_nonzero(opposite < 0.0))
@@ -576,10 +577,10 @@ def tiny_rates(rates: _Array) -> float | None:
 
 
 def other_interest(rates: _Array, factors: _Array) -> float | None:
-    """Return the factor of a repeated rate to the interest of the venues' formula, 1 bps per 8 hours.
+    """Return the ratio of a repeated rate to the venues' usual interest rate, 1 bps per 8 hours.
 
-    The result is None if the interest itself repeats, or if no repeated rate is one of the factors. A factor
-    of which all rates are multiples is the step to which a venue rounds.
+    The result is None if a rate of 1 bps repeats, or if no repeated rate is one of `factors`. A factor of
+    which all rates are multiples is ignored: it is the step to which a venue rounds.
     """
     values = rates[np.isfinite(rates)]
     distinct, counts = np.unique(np.round(values, _RATE_DECIMALS), return_counts=True)

@@ -216,7 +216,7 @@ _STATEMENTS = (
 
 
 def stated_tiers(venues: Sequence[str] | None = None, day: str = "9999-12-31") -> pd.DataFrame:
-    """Return the newest stated tiers up to a day, one row per tier."""
+    """Return the newest margin tiers of each contract up to a day, one row per tier."""
     newest: dict[tuple[str, str], _Statement] = {}
     for statement in _STATEMENTS:
         key = (statement.exchange, statement.symbol)
@@ -250,9 +250,9 @@ def stated_tiers(venues: Sequence[str] | None = None, day: str = "9999-12-31") -
 
 
 class MaintenanceTiers:
-    """Maintenance margin of positions, by the positions of symbol and venue in two lists.
+    """Maintenance margin rates of contracts, which are given by their positions in `symbols` and `venues`.
 
-    Raises `ValueError`: the table lacks a column, or a rate is not above 0 and up to 1.
+    Raises `ValueError` if the table lacks a column, or if a rate is not above 0 and at most 1.
     """
 
     def __init__(self, table: pd.DataFrame, symbols: Sequence[str], venues: Sequence[str]) -> None:

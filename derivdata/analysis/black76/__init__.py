@@ -78,7 +78,7 @@ def price(
 
     Returns
     -------
-    array of the kind given
+    scalar, array or DataArray, as the inputs
         NaN where an input is missing, negative or not finite, or the forward is 0. Values below 1e-308
         are 0.
 
@@ -120,11 +120,11 @@ def greeks(
         As in `price`.
     which
         Any of ``delta``; ``gamma`` (per squared unit of forward); ``vega`` (per 1.00 of volatility);
-        ``theta`` (per year, forward fixed); ``vanna`` (of value to forward and volatility); ``volga`` (per
-        squared volatility); ``rho`` (to the rate, per 1.00, spot fixed: the forward moves with it); ``charm``
-        (of value to forward, and per year that passes, forward fixed); ``speed`` (third derivative to the
-        forward); ``d1``, ``d2``. All but delta, d1 and d2 are derivatives of the discounted premium, in its
-        currency.
+        ``theta`` (per year that passes, at a fixed forward); ``vanna`` (per unit of forward and 1.00 of
+        volatility); ``volga`` (per squared volatility); ``rho`` (per 1.00 of the rate, at a fixed spot, so
+        the forward moves with the rate); ``charm`` (per unit of forward and year that passes, at a fixed
+        forward); ``speed`` (per cubed unit of forward); ``d1``, ``d2``. All but delta, d1 and d2 are
+        derivatives of the discounted premium, in its currency.
     delta
         ``"forward"``: ``±N(±d1)``, in forwards, undiscounted. ``"pa"``: premium-adjusted,
         ``±(K/F) N(±d2)``, the forward delta less the premium in coin (Deribit's net transaction delta).

@@ -64,7 +64,7 @@ _PRIVATE_TEXTS = tuple(
 
 
 def redacted(body: bytes) -> tuple[Any, list[str]]:
-    """Return a body without private values, and notes about removed or truncated values.
+    """Return a response body without private values, and notes about removed or truncated values.
 
     Parameters
     ----------
@@ -74,7 +74,8 @@ def redacted(body: bytes) -> tuple[Any, list[str]]:
     Returns
     -------
     tuple
-        The parsed JSON, or the text; and one note per kind of change.
+        The parsed JSON or the text, with long lists and texts truncated; and a list with one note per kind of
+        change.
     """
     notes: dict[str, int] = {}
 
