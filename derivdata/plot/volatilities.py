@@ -194,6 +194,8 @@ def _mean_difference(first: xr.DataArray, second: xr.DataArray, first_label: str
     points = 100 * float((first - second).mean())  # xarray subtracts at common times only
     if not np.isfinite(points):
         return f"{first_label} and {second_label}"
+    if f"{abs(points):.1f}" == "0.0":
+        return f"{first_label} and {second_label} are equal on average"
     side = "below"
     if points > 0:
         side = "above"

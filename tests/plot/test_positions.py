@@ -391,6 +391,9 @@ def test_title_of_implied_and_realised_states_their_difference() -> None:
     assert words == "Volatility: implied (30 days) 10.0 points above realised (7 days) on average"
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["implied (30 days): 50.0 %", "realised (7 days): 40.0 %"]
+    equal = plot.volatility(made.volatility(0.4004), "realised", realised=past)
+    words = " ".join(equal.get_title(loc="left").split())
+    assert words == "Volatility: implied and realised (7 days) are equal on average"
     with pytest.raises(ValueError, match="realised must be an array with one dim, time"):
         plot.volatility(made.volatility(0.5), "realised", realised=made.volatility(np.nan))
     several = made.volatility(0.5).expand_dims(symbol=["BTC", "ETH"])
@@ -419,7 +422,8 @@ def test_published_index_in_percent_is_drawn_like_a_decimal_one() -> None:
         assert ax.lines[0].get_ydata() == pytest.approx([0.5] * 10)
         assert plot.data(ax).iloc[0, 1:].tolist() == pytest.approx([0.5, 0.4])
     ax = plot.volatility(made.volatility(0.5), "published", computed=index)
-    assert "0.0 points" in ax.get_title(loc="left")
+    words = "Volatility: published index and index from chains are equal on average"
+    assert " ".join(ax.get_title(loc="left").split()) == words
     with pytest.raises(ValueError, match="data must be a volatility in '1/√year' or '%', got 'USD'"):
         plot.volatility(index.rename("index").assign_attrs(units="USD"), "published", computed=index)
     with pytest.raises(ValueError, match=r"computed must be a volatility in .*, got '1/year'"):
