@@ -41,15 +41,12 @@ _SHOWN = ("strip_index", "atm", "rr25")
 _FEW = 40
 """Lines with at most this many points have markers."""
 _PUBLISHED = ("published index", "index from chains")
-_SKEWS = {"rr25": "calls − puts", "bf25": "butterfly"}
-_TEXT = (46.0, 11.0)
-"""Width and height of the label of a value [points]."""
-_TEXT_GAP = 5.0
-"""Distance of this label from its point [points]."""
-_BESIDE = 140.0
-"""Approximate width of the labels at both sides of the axes [points]."""
+_TEXT_WIDTH = 0.12
+"""Width of the label of a value, as a fraction of the width of the axes."""
 _MIN_POINTS = 4.0
 """Minimum range of the axis of volatility [points], so that noise does not look like a move."""
+_MIN_SKEW = 1.0
+"""Minimum range of the axis of the skew [points]."""
 
 
 @figure_function
@@ -71,15 +68,14 @@ def volatility(
     ----------
     data
         For ``"history"``: result of ``dd.analysis.surface.history`` for one symbol and venue, with the points
-        ``atm`` and ``rr25``, and optionally ``bf25``. For ``"realised"``: implied volatility [1/√year or %]
+        ``atm`` and ``rr25``. For ``"realised"``: implied volatility [1/√year or %]
         with the dim ``time`` only; a scalar coordinate ``tenor`` [days] appears in the labels. For
         ``"published"``: a venue's published index, in the same form. For ``"cone"``: result of
         ``dd.analysis.volatility.cone`` for one symbol and venue.
     kind
-        ``"history"``: a volatility index and volatility at the forward of the middle time to expiry; below
-        them call minus put volatility at 25 delta and the butterfly, in points, one line per time to
-        expiry.
-        A time without a fit is a gap. ``dd.plot.data(ax)`` has all times to expiry.
+        ``"history"``: a volatility index, or volatility at the forward of the middle time to expiry without
+        one; below it call minus put volatility at 25 delta, in points, one line per time to expiry. A time
+        without a fit is a gap. ``dd.plot.data(ax)`` has volatility at the forward at all times to expiry.
         ``"realised"``: implied and realised volatility, shaded by which is higher.
         ``"published"``: a published index and an index computed from chains, in the same way.
         ``"cone"``: distribution of volatility by length of window, shaded between the outermost quantiles
@@ -293,131 +289,101 @@ def _rank(value: float, levels: Array, quantiles: Array) -> str:
 
 def _over_time(history: xr.Dataset, symbol: str, source: Source | None, ax: Axes | None) -> Axes:
     require_variables(history, "data", _SHOWN, dims=("time", "tenor"))
-    points = [name for name in ("atm", *_SKEWS) if name in history]
-    seen = history[["strip_index", *points]].squeeze(
+    seen = history[list(_SHOWN)].squeeze(
         [dim for dim in history.dims if dim not in ("time", "tenor") and history.sizes[dim] == 1], drop=True
     )
     if set(seen.dims) - {"time", "tenor"}:
         raise ValueError(f"data has dims {tuple(map(str, seen.dims))}: select one symbol and one venue")
     tenors = seen["tenor"].to_numpy()
-    lines = {f"{name}_{tenor:g}d": seen[name].sel(tenor=tenor) for name in points for tenor in tenors}
+    lines = {f"{name}_{tenor:g}d": seen[name].sel(tenor=tenor) for name in _SHOWN[1:] for tenor in tenors}
     table = pd.DataFrame({"time": seen["time"], "strip_index": seen["strip_index"], **lines})
     if not table.drop(columns="time").notna().to_numpy().any():
         raise ValueError("data has only missing values; its variable 'status' has the reason")
     upper, lower = style.strips(ax, 2.2, 1.3, size=(8.0, 5.0), gap=0.06)
-    shown = tenors[len(tenors) // 2]  # of all, the lines would cover one another
-    index = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
-    # 1. Levels.
-    upper.plot(table["time"], 100 * table["strip_index"], color=style.ink(), lw=1.8, label=index)
-    upper.plot(table["time"], 100 * table[f"atm_{shown:g}d"], color=PALETTE[0], lw=1.5)
-    title = f"{symbol + ': ' if symbol else ''}{_finding(table, index)}"
-    style.dress(upper, title=title, y="volatility\n[% annualised]")
+    middle = tenors[len(tenors) // 2]
+    # 1. The index, or volatility at the money without one.
+    name = f"{history.attrs.get('index_days', 30.0):g}-day strip index"
+    level = 100.0 * table["strip_index"]
+    if level.isna().all():
+        name = f"{middle:g}-day ATM volatility"
+        level = 100.0 * table[f"atm_{middle:g}d"]
+    upper.plot(table["time"], level, color=PALETTE[0], lw=1.8, label=name)
+    upper.margins(y=0.2)  # space for the values beside the line
+    _set_range(upper, _MIN_POINTS)
+    title = f"{symbol + ': ' if symbol else ''}{_finding(table['time'], level, name)}"
+    style.dress(upper, title=f"{title}{_skew(table, middle)}", y=f"{name}\n[% annualised]")
     upper.locator_params(axis="y", nbins=5, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3)
-    low, high = upper.get_ylim()
-    missing = max(_MIN_POINTS - (high - low), 0.0)
-    upper.set_ylim(low - missing / 2.0, high + missing / 2.0)
-    _mark_values(upper, table, f"atm_{shown:g}d")
-    ends = [
-        _end(table["strip_index"], "index", style.ink()),
-        _end(table[f"atm_{shown:g}d"], f"{shown:g} d ATM", PALETTE[0]),
-    ]
-    style.label_ends(upper, ends)
-    # 2. Skew and butterfly, with zero on the axis, from which their size is read.
+    _mark_values(upper, table["time"], level)
+    # 2. Calls minus puts, in a range of their own: from zero, a change of the skew would be invisible.
     ends = []
-    for name, words in _SKEWS.items():
-        for tenor in tenors:
-            column = table.get(f"{name}_{tenor:g}d")
-            if column is None:
-                continue
-            color = PALETTE[(1 + len(ends)) % 8]
-            lower.plot(table["time"], 100 * column, lw=1.5, color=color)
-            if len(tenors) > 1:
-                words = f"{tenor:g} d" + ", butterfly" * (name == "bf25")
-            ends.append(_end(column, words, color, signed=True))
-    lower.axhline(0, color=GREY, lw=0.8)
-    style.dress(lower, y="25Δ calls − puts\n[points]" if len(ends) == len(tenors) else "25Δ [points]")
+    for place, tenor in enumerate(tenors):
+        skew = 100.0 * table[f"rr25_{tenor:g}d"]
+        color = PALETTE[(1 + place) % 8]
+        lower.plot(table["time"], skew, lw=1.5, color=color)
+        if skew.notna().any():
+            ends.append((skew.dropna().iloc[-1], f"{tenor:g} d {skew.dropna().iloc[-1]:+.2f}", color))
+    _set_range(lower, _MIN_SKEW)
+    style.dress(lower, y="25Δ calls − puts\n[points]")
     lower.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
     style.label_ends(lower, ends)
     style.utc_axis(lower, has_labels=True)
     return finish(upper, table, history, source=source, lowest=lower)
 
 
-def _mark_values(ax: Axes, table: pd.DataFrame, atm: str) -> None:
-    """Write the first, the lowest and the highest value of the index [%] beside its line.
+def _set_range(ax: Axes, least: float) -> None:
+    """Extend the y axis around its middle to at least `least`."""
+    low, high = ax.get_ylim()
+    missing = max(least - (high - low), 0.0)
+    ax.set_ylim(low - missing / 2.0, high + missing / 2.0)
 
-    A value near the last one, which has a label, and an extreme close to the first value are omitted.
+
+def _mark_values(ax: Axes, time: pd.Series, level: pd.Series) -> None:
+    """Write the first, the lowest, the highest and the last value [%] beside the line.
+
+    An extreme near one of the ends, which have labels, is omitted.
     """
-    rows = table[["time", "strip_index", atm]].dropna(subset="strip_index").reset_index(drop=True)
-    index = 100.0 * rows["strip_index"]
-    if len(index) < 2 or not np.ptp(index):
-        return
-    margin = 0.14 * np.ptp(ax.get_ylim())  # space for the text
-    ax.set_ylim(ax.get_ylim()[0] - margin, ax.get_ylim()[1] + margin)
-    # Lines in points, to compare them with the size of the text.
-    width = max(style.cell_width(ax) - _BESIDE, _TEXT[0])
-    height = style.height_of(ax)
-    elapsed = (rows["time"] - rows["time"].iloc[0]).to_numpy() / np.timedelta64(1, "s")
-    x = width * elapsed / elapsed[-1]
-    y = height * (100.0 * rows[["strip_index", atm]].to_numpy() - ax.get_ylim()[0]) / np.ptp(ax.get_ylim())
-    marked: list[int] = []
-    for row in (0, int(index.idxmin()), int(index.idxmax())):
-        is_last = abs(index[row] - index.iloc[-1]) < 0.05 * np.ptp(index)
-        is_close = any(abs(x[row] - x[i]) < _TEXT[0] and abs(y[row, 0] - y[i, 0]) < 30.0 for i in marked)
-        if not is_last and not is_close:
-            marked.append(row)
-            place = x[row] / width
-            anchor = "left" if place < 0.1 else "right" if place > 0.9 else "center"
-            shift = _free_shift(x, y, row, anchor, is_low=bool(index[row] < index.mean()))
-            at = rows["time"][row], index[row]
-            look: dict[str, Any] = {"fontsize": 8, "ha": anchor, "textcoords": "offset points"}
-            look["va"] = "top" if shift < 0 else "bottom"
-            if abs(shift) > _TEXT_GAP:
-                look["arrowprops"] = {"arrowstyle": "-", "color": GREY, "lw": 0.8, "shrinkA": 0, "shrinkB": 2}
-                look["arrowprops"]["relpos"] = ({"left": 0.0, "center": 0.5, "right": 1.0}[anchor], 0.5)
-            ax.plot([at[0]], [at[1]], "o", ms=4, color=style.ink())
-            style.lift(ax.annotate(f"index {index[row]:.1f}", at, (0, shift), **look))
-
-
-def _free_shift(x: Array, y: Array, row: int, anchor: str, *, is_low: bool) -> float:
-    """Return the shift of a label from its point where no line crosses it; beyond all lines if there is none.
-
-    `x` and `y` are places of the lines in points. A low value has its label below if there is space.
-    """
-    left = x[row] - {"left": 0.0, "center": 0.5, "right": 1.0}[anchor] * _TEXT[0]
-    covered = np.linspace(left, left + _TEXT[0], 60)
-    covered = covered[(covered >= x[0]) & (covered <= x[-1])]
-    lines = np.array([np.interp(covered, x, y[:, column]) for column in range(y.shape[1])])
-    for side in (-1, 1) if is_low else (1, -1):
-        away = side * (lines - y[row, 0])
-        if not np.any((away > _TEXT_GAP - 2.0) & (away < _TEXT_GAP + _TEXT[1])):
-            return side * _TEXT_GAP
-    if is_low:
-        return float(np.nanmin(y[row]) - y[row, 0]) - _TEXT_GAP
-    return float(np.nanmax(y[row]) - y[row, 0]) + _TEXT_GAP
-
-
-def _end(column: pd.Series, words: str, color: str, *, signed: bool = False) -> tuple[float, str, str]:
-    """Return the last value of a line [points or %], its label and its colour; NaN without a value."""
-    values = 100.0 * column.dropna()
+    values = level.dropna()
     if values.empty:
-        return np.nan, "", color
-    last = float(values.iloc[-1])
-    if signed:
-        return last, f"{words} {last:+.2f}", color
-    return last, f"{words} {last:.1f} %", color
+        return
+    style.label_ends(ax, [(values.iloc[-1], f"{values.iloc[-1]:.1f} %", PALETTE[0])])
+    if not np.ptp(values):
+        return
+    elapsed = (time[values.index] - time[values.index[0]]) / np.ptp(time[values.index])
+    marked = [values.index[0]]
+    for row in (values.idxmin(), values.idxmax()):
+        gaps = [abs(values[row] - values[end]) / np.ptp(values) for end in (marked[0], values.index[-1])]
+        if min(gaps) > 0.1:
+            marked.append(row)
+    for row in marked:
+        beside = values[(elapsed - elapsed[row]).abs() <= _TEXT_WIDTH]
+        is_low = values[row] < beside.mean()
+        look: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points", "ha": "center"}
+        if elapsed[row] < _TEXT_WIDTH:
+            look["ha"] = "left"
+        elif elapsed[row] > 1.0 - _TEXT_WIDTH:
+            look["ha"] = "right"
+        look["va"] = "top" if is_low else "bottom"
+        ax.plot(time[row], values[row], "o", ms=4, color=PALETTE[0])
+        shift = -5.0 if is_low else 5.0
+        style.lift(ax.annotate(f"{values[row]:.1f}", (time[row], values[row]), (0.0, shift), **look))
 
 
-def _finding(table: pd.DataFrame, index: str) -> str:
-    """Return a description of the last index, its change and the skew."""
-    rows = table[["time", "strip_index"]].dropna()
-    if len(rows):
-        values = 100.0 * rows["strip_index"]
-        first, now = values.iloc[0], values.iloc[-1]
-        span = (rows["time"].iloc[-1] - rows["time"].iloc[0]) / pd.Timedelta(1, "D")
-        move = "rose" if now >= first else "fell"
-        words = f"{index} {move} {abs(now - first):.1f} points to {now:.1f} % in {style.span_words(span)}"
-        return words + _turn(values) + _skew(table)
-    return "no index: no expiries on both sides" + _skew(table)
+def _finding(time: pd.Series, level: pd.Series, name: str) -> str:
+    """Return a description of the last value of a volatility [%] and its change."""
+    values = level.dropna()
+    if values.empty:
+        return f"no {name}"
+    now = values.iloc[-1]
+    if len(values) == 1:
+        return f"{name} is {now:.1f} %"
+    change = f"{now - values.iloc[0]:+.1f}"
+    move = f"rose {change[1:]} points to"
+    if float(change) == 0.0:
+        move = "is unchanged at"
+    elif change[0] == "-":
+        move = f"fell {change[1:]} points to"
+    span = style.span_words(style.days_between(time[values.index]))
+    return f"{name} {move} {now:.1f} % in {span}{_turn(values)}"
 
 
 def _turn(values: pd.Series) -> str:
@@ -433,17 +399,14 @@ def _turn(values: pd.Series) -> str:
     return f", after a low of {values.min():.1f} %"
 
 
-def _skew(table: pd.DataFrame) -> str:
-    """Return a description of the last skew of the middle time to expiry; empty without one."""
-    skews = [name for name in table if str(name).startswith("rr25")]
-    middle = skews[len(skews) // 2]
-    last = table[middle].dropna()
-    if not len(last) or not np.isfinite(last.iloc[-1]):
+def _skew(table: pd.DataFrame, tenor: float) -> str:
+    """Return a description of the last skew at a time to expiry [days]; empty without one."""
+    skew = table[f"rr25_{tenor:g}d"].dropna()
+    if skew.empty:
         return ""
-    side = "puts" if last.iloc[-1] < 0 else "calls"
-    tenor = middle.removeprefix("rr25_").removesuffix("d")
+    side = "puts" if skew.iloc[-1] < 0 else "calls"
     other = "calls" if side == "puts" else "puts"
-    return f"; {tenor}-day {side} cost {100 * abs(last.iloc[-1]):.1f} points more than {other}"
+    return f"; {tenor:g}-day 25Δ {side} cost {100 * abs(skew.iloc[-1]):.1f} points more than {other}"
 
 
 if TYPE_CHECKING:

@@ -285,9 +285,9 @@ _READINGS = {
         "the term structure at one delta, and a column to see the skew."
     ),
     "history": (
-        "Above, the 30-day strip index and 30-day ATM volatility. Below, the 30-day 25-delta risk reversal: "
-        "call minus put volatility. It is below zero if protection against falling prices costs more. Fits "
-        "are eSSVI, of up to 32 chains of the window."
+        "Above, the 30-day strip index. Below, the 30-day 25-delta risk reversal: call minus put volatility. "
+        "It is below zero if protection against falling prices costs more. Fits are eSSVI, of up to 32 "
+        "chains of the window."
     ),
     "strikes": (
         "Calls upwards, puts downwards, in coins, over all expiries. Many positions gain or lose value at "

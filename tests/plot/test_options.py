@@ -180,51 +180,54 @@ def test_narrow_surface_has_no_colour_bar() -> None:
         assert ("implied volatility" in notes) is not bool(scales)
 
 
-def test_first_index_and_its_peak_are_labelled_beside_the_index() -> None:
-    """The index rises from 50 to 70 % and falls to 45 %; at the money is a point lower."""
+def test_first_index_and_its_extremes_are_labelled_beside_the_line() -> None:
+    """The index rises from 50 to 70 % and falls to 40, then 45 %."""
     history = made.index_history()
-    index = np.array([50.0, 51.0, 53.0, 58.0, 65.0, 70.0, 62.0, 55.0, 48.0, 45.0]) / 100.0
-    history["strip_index"] = history["strip_index"].copy(data=index.reshape(history["strip_index"].shape))
-    history["atm"] = history["strip_index"] - 0.01 + 0.0 * history["atm"]
+    index = np.array([50.0, 51.0, 53.0, 58.0, 65.0, 70.0, 62.0, 40.0, 41.0, 45.0]) / 100.0
+    history["strip_index"] = history["strip_index"].copy(data=index)
     ax = plot.volatility(history, symbol="BTC")
     title = " ".join(ax.get_title(loc="left").split())
-    assert "index fell 5.0 points to 45.0 % in 9 days, after a peak of 70.0 %; " in title
-    labels = [t for t in ax.texts if t.get_text()]
-    assert [t.get_text() for t in labels[:2]] == ["index 50.0", "index 70.0"]
-    assert [t.xy[1] for t in labels[:2]] == pytest.approx([50.0, 70.0])
-    shifts = [t.xyann[1] for t in labels[:2]]
-    assert shifts[0] < -5.0, "below the line at the money, with a grey line to the index"
-    assert labels[0].arrow_patch.get_linewidth() == 0.8
-    assert shifts[1] == 5.0, "above the peak"
-    assert labels[1].arrow_patch is None
+    words = "BTC: 30-day strip index fell 5.0 points to 45.0 % in 9 days, after a peak of 70.0 %"
+    assert title == f"{words}; 30-day 25Δ puts cost 3.0 points more than calls"
+    labels = {t.get_text(): t for t in ax.texts if t.get_text()}
+    assert list(labels) == ["45.0 %", "50.0", "40.0", "70.0"]
+    assert [t.xy[1] for t in list(labels.values())[1:]] == pytest.approx([50.0, 40.0, 70.0])
+    assert [labels[word].xyann[1] for word in ("50.0", "40.0", "70.0")] == [-5.0, -5.0, 5.0]
 
 
-def test_labels_at_line_ends_do_not_overlap() -> None:
-    """Skew and butterfly share a strip; of the levels at the money only that of 30 days is drawn."""
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        (
+            [50.0, 52.0, 50.04],
+            "BTC: 30-day strip index is unchanged at 50.0 % in 2 days, after a peak of 52.0 %",
+        ),
+        ([np.nan, 52.0, np.nan], "BTC: 30-day strip index is 52.0 %"),
+        ([np.nan, np.nan, np.nan], "BTC: 30-day ATM volatility rose 2.0 points to 51.0 % in 2 days"),
+    ],
+)
+def test_title_of_an_index_over_time(index: list[float], words: str) -> None:
+    """Volatility at the money, which is drawn without an index, rises from 49 to 51 %."""
+    history = made.index_history().isel(time=slice(3))
+    history["strip_index"] = history["strip_index"].copy(data=np.array(index) / 100.0)
+    ax = plot.volatility(history, symbol="BTC")
+    assert " ".join(ax.get_title(loc="left").split()).startswith(words)
+
+
+def test_skews_have_a_label_and_an_axis_of_their_own() -> None:
     history = made.index_history()
-    history["bf25"] = (("time", "tenor"), np.full((10, 2), 0.004))
     ax = plot.volatility(history, symbol="BTC")
     figure = ax.get_figure(root=True)
-    labels = [t for t in ax.texts if t.get_text()]
-    assert [t.get_text() for t in labels] == ["index 50.0", "30 d ATM 58.0 %", "index 59.0 %"]
-    assert labels[0].xy[1] == pytest.approx(50.0), "the first value has its label at the line of the index"
-    places = np.array([t.xyann[1] for t in labels[1:]])  # without the first value, which is at its point
-    height = 72.0 / figure.dpi * ax.get_window_extent().height
-    assert (np.diff(places) * height).min() >= 8.0, "points"
-    strips = figure.axes[0].child_axes
-    assert [strip.get_ylabel() for strip in strips[1:]] == ["25Δ [points]"]
-    assert {t.get_text() for t in strips[1].texts if " d" in t.get_text()[:5]} == {
-        "7 d -3.00",
-        "30 d -3.00",
-        "7 d, butterfly +0.40",
-        "30 d, butterfly +0.40",
-    }
-    low, high = strips[1].get_ylim()
-    assert low < -3.0
-    assert high > 0.4
-    flat = history.assign(strip_index=history["strip_index"] * 0 + 0.5, atm=history["atm"] * 0 + 0.49)
+    _, skews = figure.axes[0].child_axes
+    assert skews.get_ylabel() == "25Δ calls − puts\n[points]"
+    labels = [t for t in skews.texts if " d " in t.get_text()]
+    assert {t.get_text() for t in labels} == {"7 d -3.00", "30 d -3.00"}
+    height = 72.0 / figure.dpi * skews.get_window_extent().height
+    assert abs(labels[1].xyann[1] - labels[0].xyann[1]) * height >= 8.0, "points"
+    assert skews.get_ylim() == pytest.approx((-3.5, -2.5))
+    flat = history.assign(strip_index=0.5 + history["strip_index"] / 100.0)
     low, high = plot.volatility(flat, symbol="BTC").get_ylim()
-    assert high - low == pytest.approx(4.0), "a difference of a point is not drawn as a large one"
+    assert high - low == pytest.approx(4.0), "a change of 0.09 points is not drawn as a move"
 
 
 def test_title_of_a_cone_describes_a_window_with_implied_volatility() -> None:
