@@ -180,7 +180,8 @@ def timeseries_dex_breakdown(window: times.TimeLike | None = None, *, dex: str |
     Returns
     -------
     DataFrame, open table ``hip3_timeseries_dex_breakdown``
-        One row per time. A symbol that a row lacks is missing.
+        One row per time, with a column of volume for each symbol or dex. Missing where the response lacks a
+        value.
 
     Notes
     -----

@@ -90,9 +90,9 @@ def events(
     since
         Only orders after this time, or after a lookback such as ``"2h"``.
     limit
-        Maximum number of orders: the first ones after `since`, or the newest ones without it. None returns
-        all orders after `since`, requested page by page, or 1,000 orders without it. A result of `limit`
-        orders comes with a `DataNotice`, as there may be more.
+        Maximum number of orders: with `since` the first ones after it, otherwise the newest ones. None
+        returns all orders after `since`, requested page by page, or without `since` the newest 1,000. If the
+        result has `limit` orders, a `DataNotice` states that there may be more.
     min_usd
         Minimum value of an order [USD]. The service ignores it together with `since`, so the library filters
         each page, and requests further pages until the window is complete or `limit` orders remain.

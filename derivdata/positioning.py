@@ -26,7 +26,7 @@ def history(
     kind: Literal["accounts", "positions", "top_accounts", "top_positions"] = "accounts",
     resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
-    """Return long against short on each venue over a window.
+    """Return the ratio of long to short accounts or positions on each venue over a window.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def history(
     ValueError, TypeError
         `start` is not before `end`; a name, time, kind or resolution is not valid.
     NotFound
-        The source does not have prices over time, as the hosted service; a symbol does not have rows and is
+        The source does not have past prices, like the hosted service; or a symbol does not have rows and is
         not in the source's own list.
     TierError
         The key may not read history, or not that far back.

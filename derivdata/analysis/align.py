@@ -73,8 +73,8 @@ def align(
     Raises
     ------
     ValueError
-        No ``time`` dim, times that do not ascend, or settled rates that do not state their interval and have
-        no tolerance.
+        The panel has no dim ``time``, its times do not ascend, or it has settled rates without an interval
+        and `tolerance` is missing.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def _percentile(values: Floats, *, rows: int, minimum: int) -> Floats:
 
 @typed
 def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
-    """Rank the values of each time along a dim: 1 for the highest, ties share the mean rank.
+    """Return the rank of each value along a dim: 1 for the highest; ties share the mean rank.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def rank(panel: Panel, *, dim: str = "exchange") -> xr.DataArray:
     Returns
     -------
     DataArray, the panel's dims
-        NaN for missing values, which are not ranked.
+        Ranks [1], from 1 for the highest value. NaN for missing values, which are not ranked.
 
     Raises
     ------

@@ -29,9 +29,9 @@ def against(price: Panel, reference: Panel | str, *, apart: Apart = "raise") -> 
         Mark or last prices [USD] of one kind, dims ``exchange`` and ``time``, others allowed: the result of
         ``dd.prices.history``, or its panel.
     reference
-        Index prices [USD], or spot prices in the currency of the contracts (``dd.prices.spot``); both these
-        and `price` then need the dims ``symbol``, ``exchange`` and ``time``. Or the name of a venue of
-        `price`.
+        Index prices [USD], or spot prices in the currency of the contracts (``dd.prices.spot``); then both
+        panels need the dims ``symbol``, ``exchange`` and ``time``. Or the name of a venue in `price`, with
+        which the other venues are compared.
     apart
         How to handle a series that appears to be another coin with the same ticker, because it differs from
         the other side by a factor above 1.25 in the median, or above 2 at a tenth of the timestamps.
@@ -43,8 +43,9 @@ def against(price: Panel, reference: Panel | str, *, apart: Apart = "raise") -> 
     -------
     DataArray
         ``basis_bps`` [bps] over the dims of `price`, positive if a perpetual is above its reference. With
-        indices it has the symbols, venues and times of both. With a venue, that venue has 0. NaN without
-        either price. With ``apart="keep"`` the coordinate ``apart`` is True for prices more than 5 % apart.
+        index or spot prices the result has the symbols, venues and times that both panels have. With a venue
+        as reference, that venue has 0. NaN if either price is missing. With ``apart="keep"`` the coordinate
+        ``apart`` is True for prices more than 5 % apart.
 
     Raises
     ------

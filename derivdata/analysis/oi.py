@@ -59,8 +59,8 @@ def in_coins(oi: Panel, price: Panel) -> xr.DataArray:
     -------
     DataArray
         ``oi_coin`` [coin] in the dims and at the labels of `oi`. NaN if the venue has no price at the same
-        time: another venue's price, or an older one, would look like a change of positions. A symbol of 1000
-        coins, such as ``1000PEPE``, is priced per 1000 and counted in thousands.
+        time: another venue's price, or an older one, would look like a change of positions. Prices of a
+        symbol such as ``1000PEPE`` are per 1000 coins, so its open interest is in thousands of coins.
 
     Raises
     ------
@@ -307,9 +307,10 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
 
 @typed
 def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
-    """Divide open interest by 24-hour volume, both in USD; the result is in days of trading.
+    """Return open interest divided by 24-hour volume [days of trading].
 
-    NaN if the volume is missing or not positive. Raises for different units.
+    Both panels must be in USD, else a ValueError is raised. The result has the labels that both have. NaN if
+    a value is missing or the volume is not positive.
     """
     oi = require(oi, name="oi")
     volume_24h = require(volume_24h, name="volume_24h")
@@ -328,9 +329,10 @@ def oi_to_volume(oi: Panel, volume_24h: Panel) -> xr.DataArray:
 
 @typed
 def by_kind(oi: Panel) -> xr.DataArray:
-    """Sum open interest by kind of venue: ``cex``, ``dex``, ``other``, ``unknown``.
+    """Return the sum of open interest by kind of venue: ``cex``, ``dex``, ``other`` or ``unknown``.
 
-    The kinds are from a dated table of the library; other venues are ``unknown``. NaN if no venue of the kind
+    The dim ``kind`` replaces ``exchange``, and the unit is that of `oi`. Venues that the library does not
+    list are ``unknown``; the attribute ``venues_as_of`` is the date of the list. NaN if no venue of the kind
     has a value.
     """
     oi = require_quantity(oi, "exchange")

@@ -88,9 +88,9 @@ def density(
         ``density`` [per unit of log-moneyness; over K it is that per USD], and ``distribution``, the
         probability [1] that the price ends at or below k. Without the dims of k: ``mass``, the integral of
         the density over the whole line, and ``martingale``, its mean of ``S/F`` [1]. ``status``:
-        ``NOT_MARTINGALE`` if one of the two is off 1 by over 1e-6, ``BUTTERFLY`` if the density is negative
-        somewhere, and the status of the slices. k outside the quotes uses the fitted wings. NaN without a
-        fit.
+        ``NOT_MARTINGALE`` if one of the two differs from 1 by more than 1e-6, ``BUTTERFLY`` if the density is
+        negative somewhere, and the status of the slices. k outside the quotes uses the fitted wings. NaN
+        without a fit.
 
     Raises
     ------
@@ -178,8 +178,8 @@ def moments(
         ``mean``, ``standard_deviation`` (of the return to expiry, not per √year), ``skewness`` and
         ``excess_kurtosis`` [1]; ``quoted_share``, the part of the mean of ``ln(S/F)⁴`` between the lowest and
         the highest quote [1], which is small if most of the kurtosis comes from fitted wings; ``mass``,
-        ``martingale`` and ``status`` as in `density`. Moments are NaN if `mass` or `martingale` is off 1 by
-        over 1e-3, because a part of a distribution has no moments.
+        ``martingale`` and ``status`` as in `density`. Moments are NaN if ``mass`` or ``martingale`` differs
+        from 1 by more than 1e-3, because then a part of the distribution is missing.
 
     Raises
     ------

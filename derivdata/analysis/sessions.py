@@ -141,7 +141,7 @@ def by_session(
     Dataset over ``session`` and the other dims of the panels
         From `funding`: ``funding_bps`` [bps], the accrued payment of a long, and ``funding_bps_8h`` [bps/8h],
         its mean rate. From `mark` and `index`: ``premium_bps`` [bps], the mean of ``mark / index − 1``, and
-        ``premium_size_bps`` [bps], the mean of its size. From `mark`: ``volatility`` [1/√year], and
+        ``premium_size_bps`` [bps], the mean of its absolute value. From `mark`: ``volatility`` [1/√year], and
         ``crossing`` [1], the number of omitted returns that span two sessions. From `oi`: ``mean_oi`` in its
         unit. ``funding_hours``, ``premium_hours``, ``volatility_hours`` and ``oi_hours`` [h] are the hours
         with a value; ``hours`` [h] are those of the calendar. NaN for a session without a value.

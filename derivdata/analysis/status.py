@@ -19,7 +19,7 @@ __all__ = ["Status", "flag_attrs", "flags"]
 
 
 class Status(IntFlag):
-    """Reasons for NaN, infinity or a warning; 0 means that none applies."""
+    """Bits for the reasons of a NaN, an infinite value or a warning; 0 if no reason applies."""
 
     EXPIRED = 1 << 0
     """The option has expired: year fraction ≤ 0."""
@@ -107,8 +107,8 @@ def flags(data: xr.DataArray | xr.Dataset, variable: str = "status") -> xr.Datas
     Returns
     -------
     Dataset, dims of the variable
-        A boolean variable for each reason that is set anywhere. Without variables (xarray prints ``*empty*``)
-        if every status is 0.
+        One boolean variable for each reason that is set anywhere. If every status is 0, the Dataset has no
+        variables (xarray prints ``*empty*``).
 
     Raises
     ------

@@ -400,8 +400,8 @@ def cboe(
     ----------
     bid, ask
         Quotes [currency of the strikes] with dims ``strike`` and ``side`` (``call``, ``put``) and any others.
-        An option without bid and ask is not listed. If one of the two is missing or 0, the option is listed
-        without a bid.
+        An option with neither is treated as not listed. If one of them is missing or 0, the option counts as
+        listed without a bid.
     year_fraction
         Time to expiry [years].
     interest_rate
@@ -425,9 +425,9 @@ def cboe(
 
     Notes
     -----
-    Cboe Volatility Index methodology: out-of-the-money puts below ``K₀`` and calls above, from the money
-    outwards, without those that have no bid, and none after two consecutive ones without a bid; at ``K₀`` the
-    mean of both. Since 2025 an option without an ask is omitted too.
+    The Cboe Volatility Index methodology uses out-of-the-money puts below ``K₀``, calls above it, and the
+    mean of both at ``K₀``. Options without a bid are omitted, and so are all options beyond two consecutive
+    strikes without a bid. Since 2025 options without an ask are omitted too.
     """
     stated = {}
     for name, data in (("bid", bid), ("ask", ask), ("price", price)):

@@ -191,8 +191,8 @@ def realised(
     Raises
     ------
     ValueError, TypeError
-        A variable is missing, times are not in regular steps, or the window is not a whole number of
-        them, two at least.
+        A variable is missing, times are not in regular steps, or the window is not a whole number of them, at
+        least two.
 
     Examples
     --------
@@ -251,9 +251,10 @@ def bipower(price: xr.DataArray, window: str | pd.Timedelta) -> xr.Dataset:
     Returns
     -------
     Dataset
-        ``volatility``, from the sum of squared returns r²; ``continuous``, from bipower variation
-        (π/2) n/(n − 1) Σ|rᵢ||rᵢ₋₁|, which a single jump does not affect; both [1/√year]. ``jump_share``, the
-        part of the variance that is not continuous [fraction], 0 where that would be negative.
+        ``volatility`` [1/√year], from the sum of squared log returns r²; ``continuous`` [1/√year], from the
+        bipower variation (π/2) n/(n − 1) Σ|rᵢ||rᵢ₋₁|, which a single jump does not affect; ``jump_share``,
+        the fraction of the variance that is not continuous, at least 0. Windows end at ``time``. NaN until a
+        window is full, and where a price in it is missing.
 
     Raises
     ------

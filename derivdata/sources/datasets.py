@@ -32,7 +32,7 @@ __dir__ = __all__.copy
 
 @typed
 def load(name: str | None = None) -> pd.DataFrame:
-    """Return a recorded data set as one of the library's tables, or the list of available sets.
+    """Return a recorded data set as a table of the library, or a list of the available data sets.
 
     Parameters
     ----------
@@ -43,17 +43,17 @@ def load(name: str | None = None) -> pd.DataFrame:
     -------
     DataFrame
         The table of the set, with its units and times in UTC; the provenance names the source and its
-        licence. A `DataNotice` lists the limits of the files. The list has a row per name: ``table``, its
-        content in ``holds``, its ``units``, ``licence``, ``source``, size in ``bytes``, and in ``certain``
-        what was verified for its addresses.
+        licence. A `DataNotice` lists the limits of the files. The list is indexed by name and has the columns
+        ``table``, ``holds`` (the content), ``units``, ``licence``, ``source``, ``certain`` (the checks that
+        its addresses passed) and ``bytes`` (the size of its files).
 
     Raises
     ------
     ValueError
         There is no set with this name.
     NetworkError
-        A file could not be fetched, or differs from the recorded one. The message has the address, and the
-        path at which to save the file manually.
+        A file could not be fetched, or its SHA-256 is not the expected one. The message gives its address and
+        the path where it can be saved manually.
 
     Notes
     -----

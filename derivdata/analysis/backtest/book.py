@@ -311,7 +311,7 @@ class Book:
 
 @dataclass(frozen=True, eq=False)
 class Portfolio:
-    """Positions with the sizes of `derivdata.analysis.funding.portfolio`, many pairs per symbol.
+    """Hold pairs with the sizes of `derivdata.analysis.funding.portfolio`, several pairs per symbol.
 
     Used instead of a rule of `carry`, which then ignores ``leg_usd`` and ``leverage``: sizes and collateral
     scale with the equity. The legs on a venue share one account. If its equity is below `carry`'s
@@ -347,7 +347,7 @@ class Portfolio:
             raise ValueError(f"band must be a fraction of a pair's size from 0 to below 1, got {self.band}")
 
     def on(self, market: Market) -> Sizes:
-        """Return the sizes by the places of a market, without pairs that never have a size."""
+        """Return the sizes by index of symbol and venue in a market, without pairs that never have a size."""
         # 1. Require that the market has the symbols and venues of the sizes.
         names = labels_of(self.sizes["leg_usd"], "symbol")
         venues = labels_of(self.sizes["collateral_usd"], "exchange")

@@ -124,8 +124,8 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     Dataset, dim ``size_usd``
         ``net_usd``: funding, price and fees in proportion to the size, minus the slippage of that size;
         ``slippage_usd``; ``filled``, the fraction of the trades that the books fill at that size (the others
-        are omitted). ``capacity_usd``: the size with the highest earnings [USD of a leg]; NaN if no size
-        earns.
+        are omitted). ``capacity_usd``: the size with the highest earnings [USD of a leg]; NaN if no size has
+        positive earnings.
 
     Raises
     ------
@@ -134,8 +134,9 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
 
     Notes
     -----
-    The same trades at every size: a rule that reads depth might have made others. The capital grows with the
-    size. An order walks the book once and the book recovers until the next.
+    Every size makes the same trades, although a rule that reads depth might have made others. The capital
+    grows with the size. Each order consumes the book from the best price, and the book recovers before the
+    next order.
     """
     # 1. Read the trades of the backtest and the sizes.
     table = trades(result)

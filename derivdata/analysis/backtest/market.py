@@ -163,12 +163,12 @@ _ROUNDING = 1e-9  # hours
 
 
 class Target(NamedTuple):
-    """Target pairs of a rule from now on, one place per symbol.
+    """Pairs that a rule wants to hold from now on, one per symbol.
 
     Attributes
     ----------
     long, short
-        Places of the venues in `Past.venues`, −1 for no position.
+        Index of each symbol's venue in `Past.venues`; −1 for no position.
     score
         Pairs with higher scores get the remaining capital first.
     """
@@ -179,7 +179,7 @@ class Target(NamedTuple):
 
 
 class Knowledge:
-    """Rates that are known at the current row; settlements and buckets that end later are excluded."""
+    """Rates known at the current row, without settlements and buckets that end later."""
 
     def __init__(self, market: Market, latency: float) -> None:
         shape = (len(market.symbols), len(market.venues))
@@ -261,7 +261,7 @@ class Knowledge:
 
 
 class Past:
-    """Data known at one time; every array is a copy or read-only.
+    """Data that a rule may use at one time, without later data; arrays are copies or read-only.
 
     Attributes
     ----------
@@ -310,10 +310,10 @@ class Past:
         return self._knowledge.fresh(float(self._knowledge.market.since[self._row]))
 
     def mean(self, window: str | pd.Timedelta) -> Floats:
-        """Return the mean known rate of each symbol and venue over the last `window` [bps/8h], ``"3d"``.
+        """Return the mean rate of each symbol and venue over the last `window`, such as ``"3d"`` [bps/8h].
 
-        Settlements count by the hours that they cover. NaN if less than three quarters of the window are
-        covered, so the window must be at least the settlement interval.
+        Settlements are weighted by the hours that they cover. NaN if rates cover less than three quarters of
+        the window, so the window must be at least the settlement interval.
         """
         return self._knowledge.mean(hours_of(window, "window")).copy()
 
@@ -335,7 +335,7 @@ class Past:
         return xr.DataArray(_frozen(market.rates.array[..., :row_count]), labels, dims, "rate_bps_8h", attrs)
 
     def positions(self) -> dict[str, tuple[str, str]]:
-        """Return the open pair of each symbol, (long, short)."""
+        """Return the open pairs as a mapping from symbols to (long venue, short venue)."""
         return {
             self.symbols[place]: (self.venues[self.long[place]], self.venues[self.short[place]])
             for place in np.flatnonzero(self.long >= 0)

@@ -134,9 +134,9 @@ class OptionLeg:
             raise ValueError(f"moneyness must be above 0, got {self.moneyness!r}")
 
     def chosen(self, state: OptionState) -> dict[str, Any]:
-        """Select the leg among the quotes of a time.
+        """Return the leg as a row, with the expiry and strike selected from the quotes of `state`.
 
-        Without a usable quote, expiry and strike are missing.
+        Expiry and strike are missing if no usable quote exists.
         """
         # 1. Select the quotes on the side that the trade takes.
         leg = {"side": self.side, "quantity": self.quantity, "expiry": pd.NaT, "strike": np.nan}

@@ -478,7 +478,7 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, a row per violation, empty without any
+    DataFrame, one row per violation; empty if there are no violations
         The labels of the smile; ``kind``: ``"rising"`` (a call more expensive than one of a lower strike),
         ``"steep"`` (cheaper by more than the difference of strikes), ``"concave"`` (a butterfly with a
         negative price); ``strike`` [USD], the upper or the middle one; ``amount_usd`` [USD], the immediate
@@ -486,9 +486,9 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
 
     Notes
     -----
-    Undiscounted calls rebuilt from ``iv``. If all volatilities of an expiry are rounded to hundredths of a
-    percent, violations within the effect of rounding are ignored; violations below 1e-9 of each leg's forward
-    always are.
+    The prices are undiscounted calls, computed from ``iv``. If all volatilities of an expiry are rounded to
+    hundredths of a percent, violations within the effect of rounding are ignored; violations below 1e-9 of
+    each leg's forward always are.
     """
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
     # 1. Convert quotes to rows chunk by chunk, because the grid of a long history is almost empty.

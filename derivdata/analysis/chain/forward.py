@@ -486,10 +486,10 @@ def forwards(
     Dataset, dim ``expiry``, preceded by ``symbol``, ``exchange``, ``time`` where several occur
         ``forward`` [USD], ``forward_source`` (a method's name, empty if none applied), ``discount``, the
         median ``underlying_price`` [USD], ``forward_status`` with bits ``FORWARD_IS_SPOT``,
-        ``FORWARD_SUSPECT`` (over 5 % from the underlying price), ``DISCOUNT_SUSPECT`` (a fitted discount off
-        1 by over 0.5 % and by more than 10 % a year, or 1 if none could be fitted), ``BAD_INPUT`` (no
-        forward; NaN); coordinate ``year_fraction`` [years]. If two contracts share an expiry (coin and USDC),
-        the values are of the one with more open interest.
+        ``FORWARD_SUSPECT`` (over 5 % from the underlying price), ``DISCOUNT_SUSPECT`` (a fitted discount
+        differs from 1 by over 0.5 % and by more than 10 % a year, or could not be fitted and is 1),
+        ``BAD_INPUT`` (no forward; NaN); coordinate ``year_fraction`` [years]. If two contracts share an
+        expiry (coin and USDC), the values are of the one with more open interest.
 
     Raises
     ------
@@ -528,7 +528,8 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
 
     Notes
     -----
-    A forward that is spot itself (status ``FORWARD_IS_SPOT``) does not give a basis and counts as missing.
+    A forward that was taken from spot (status ``FORWARD_IS_SPOT``) does not contain a basis, so the results
+    are NaN.
     """
     require_variables(forward, "forward", ("forward", "forward_status", "year_fraction"), dims=("expiry",))
     if not forward.sizes["expiry"]:

@@ -221,24 +221,27 @@ def executable(
 
     Returns
     -------
-    DataFrame, a row per violation before fees, the most profitable first
+    DataFrame, one row per violation before fees, the most profitable first
         The labels of the chain; ``kind``; ``expiry`` and ``far_expiry`` (missing except calendars);
         ``side``; ``legs``, the trades in words; ``gross_usd``, ``fees_usd`` and ``net_usd`` [USD per coin of
         the first leg]; ``size_coin`` [coins of the first leg], the minimum that its legs offer, NaN where the
         chain has no sizes; ``fees_of``, the venue whose published fees are used, ``"given"`` if all are
         arguments. Kinds:
 
-        - ``"vertical"``: a call is bought below the bid of one of higher strike; puts the other way round.
-        - ``"butterfly"``: a bid above the asks of a mix of a lower and a higher strike, which pays more.
-        - ``"box"``: call less put of two strikes lock in different forwards; in coin, quantities as 1/strike.
-        - ``"parity"``: call less put of one strike against the future; in coin, one of as many USD as the
-          strike.
+        - ``"vertical"``: a call has an ask below the bid of a call with a higher strike, or a put has an ask
+          below the bid of a put with a lower strike.
+        - ``"butterfly"``: a bid is above the cost of a combination of a lower and a higher strike whose
+          payoff is at least as high.
+        - ``"box"``: call minus put at two strikes locks in two different forwards; for prices in coin,
+          quantities are in proportion to 1/strike.
+        - ``"parity"``: call minus put at one strike against the future; for prices in coin, the future has as
+          many USD as the strike.
         - ``"portfolio"``: any other trades of the expiry, at most 1 coin a quote, with the future where it is
           given, that gain immediately and cannot lose, found by a linear programme if no other kind exists:
           verticals that cost more than their width, options against a forward of another strike, and mixes of
           more legs.
-        - ``"calendar"``: a bid above the ask of a later expiry at no worse moneyness. Only this kind
-          needs the ratio of the two forwards to stay until the first expiry.
+        - ``"calendar"``: a bid is above the ask of a later expiry at the same or a better moneyness. Only
+          this kind assumes that the ratio of the two forwards is constant until the first expiry.
 
     Raises
     ------

@@ -447,7 +447,7 @@ def pick_summary(
     resamples: int = 1999,
     rng: int | np.random.Generator | None = 0,
 ) -> xr.Dataset:
-    """Compare forecast and earnings of past selections.
+    """Compare the forecast of past selections with their earnings.
 
     Parameters
     ----------
@@ -461,7 +461,7 @@ def pick_summary(
 
     Returns
     -------
-    Dataset of single figures
+    Dataset of scalars
         ``picks`` (with a known outcome) and the number of ``decisions``, ``predicted_net_bps`` and
         ``realised_net_bps`` (means), ``difference_bps`` (predicted minus realised) with
         ``difference_low_bps`` and ``difference_high_bps``, ``realised_low_bps`` and ``realised_high_bps``;

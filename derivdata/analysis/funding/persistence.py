@@ -331,9 +331,9 @@ def half_life(
     level
         Nominal coverage of the interval of components; None omits the interval.
     resamples, rng
-        Simulated series per grid point of the bootstrap, and the start of its random numbers (SPEC 7: a seed,
-        a Generator, or None for a different start each time). Every series starts there, so that results
-        depend neither on chunks nor on other series.
+        Number of simulated series per grid point of the bootstrap, and its random seed (SPEC 7: a seed, a
+        Generator, or None for a different seed each time). Every series uses the same seed, so results depend
+        neither on chunks nor on other series.
 
     Returns
     -------
@@ -342,12 +342,12 @@ def half_life(
         adjacent values are negatively correlated), inf with ``unit_root`` if φ ≥ 1. ``half_life_low_hours``
         and ``half_life_high_hours``: the interval of components, 0 to inf. ``half_life_corrected_hours`` and
         ``phi_corrected``: with the small-sample correction (nφ + 1)/(n − 3); for components both are
-        median-unbiased and the same. ``persistent_share``: the fraction of the variance that decays so; 1
-        except for components. ``phi`` per step, ``mean_bps_8h``, ``intercept_bps_8h``, ``noise_variance``
-        (not for components), ``step_hours``, ``pairs``, ``off_grid`` (settlements omitted because they are
-        between two steps), ``status``; ``cannot_tell`` if an interval of components (at 0.9 if `level` is
-        None) contains everything from a step to infinity. All values are NaN below 30 pairs of adjacent
-        values; a pair across a gap does not count.
+        median-unbiased and the same. ``persistent_share``: the fraction of the variance in the part that
+        decays with this half-life; 1 for ``"ols"``. ``phi`` per step, ``mean_bps_8h``, ``intercept_bps_8h``,
+        ``noise_variance`` (not for components), ``step_hours``, ``pairs``, ``off_grid`` (settlements omitted
+        because they are between two steps), ``status``; ``cannot_tell`` if an interval of components (at 0.9
+        if `level` is None) contains everything from a step to infinity. All values are NaN below 30 pairs of
+        adjacent values; a pair across a gap does not count.
 
     Raises
     ------

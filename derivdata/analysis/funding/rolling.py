@@ -235,14 +235,16 @@ def zscore(
         Rows between a value and the end of its window. With 1 (default) the window ends on the row before, so
         that the value does not reduce its own score. 0 includes the value.
     robust
-        Median and 1.4826 × median absolute deviation in place of mean and standard deviation (n − 1).
+        Whether to use the median and 1.4826 × the median absolute deviation instead of the mean and the
+        standard deviation (n − 1).
     min_rows
         Minimum number of values in a window; by default half of its rows, but at least 2.
 
     Returns
     -------
     DataArray, the panel's dims
-        NaN where the value is NaN, and where the window has too few values or is constant (deviation < 1e-9).
+        z-scores [1]. NaN where the value is NaN, and where the window has too few values or is constant
+        (deviation < 1e-9).
 
     Raises
     ------

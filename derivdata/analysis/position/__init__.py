@@ -86,7 +86,7 @@ def attribution(
         Two surfaces of one underlying as in `derivdata.analysis.position.greeks`, at different times.
     method
         ``"greeks"``: each greek times its move, with a residual that grows with the moves; ``"revaluation"``:
-        one move after the other, each by revaluation, without a residual.
+        the legs are revalued after each move in turn, without a residual.
     spot
         Spot at both times [USD]. With it the moves of the forwards are divided: the part due to spot is
         ``delta`` (``spot``), the rest (rates, basis) is ``rho`` (``basis``), 0 without it.

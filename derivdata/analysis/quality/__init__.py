@@ -79,59 +79,69 @@ def quality(
     Parameters
     ----------
     table
-        A table over ``time``, or a raw frame that no table would accept, duplicates included, in the order in
-        which it came. ``symbol`` and ``exchange`` are used where they are there.
+        A table with a column ``time``, or a raw frame in its original order, which may have duplicates. The
+        columns ``symbol`` and ``exchange`` are used if present.
     column
-        Column to check; by default the first known one of the table.
+        Column to check; by default the main column of the table, such as ``rate_bps_8h``.
     start, end
         The requested window; by default the one in the provenance, if any.
     outlier
-        How many robust standard deviations from the median make an outlier. A level at which a rate sits for
-        most of the time (its floor) does not narrow the deviation.
+        Distance from the median beyond which a value is an outlier [robust standard deviations]. Values at a
+        level that a rate has most of the time, such as its floor, do not reduce the deviation.
     requests
         The ledger of the archive that the table is from: rows of `Archive.requests` about this table.
 
     Returns
     -------
     DataFrame
-        One row per symbol and venue, also per contract and ``kind`` where the table has them:
+        One row per symbol and venue, and per contract and ``kind`` if the table has them. The columns are:
 
-        ``start``, ``end`` first and last time; ``step_hours`` usual step [h]; ``expected`` points between
-        them at the applicable steps, and if ``clamped`` in the requested window; ``present``; ``missing``;
-        ``not_requested``, missing points whose time was never requested or whose request failed, according to
-        `requests` (NaN without), so that nothing is known of them, while the others do not exist; ``gaps``
-        (`gaps` lists them) and ``longest_gap_hours`` [h]; ``duplicates`` (rows beyond the first at a time,
-        for settlements within a minute) and ``conflicts`` (of those, with another value); ``repeated_pages``
-        (runs of at least five rows that repeat earlier ones in the same order); ``frozen`` longest run of one
-        value, and ``stale``, the rows of runs of at least twelve of a value that is otherwise rare in the
-        series; ``session_closed``, the rows of such runs between sessions of a stock exchange (a weekend, or
-        at least two nights, from 20:00 to 15:00 UTC); ``padded``, the rows of a run of at least 24 at the end
-        of a series that moved, as after a delisting; ``at_low_share`` and ``at_high_share``, the share of
-        points at the minimum and at the maximum, high for a capped rate; ``clamped`` and ``clamped_end``: the
-        received window is shorter than the requested one by more than two steps; ``interval_changes``;
-        ``stated_hours``, the step in the table itself (``interval_hours`` of settlements or ``resolution``;
-        NaN for none), and ``wrong_interval``: rows are more frequent than that; ``off_schedule``, rows of a
-        series of two hours or more that are not on a multiple of its step from 00:00 UTC, as after a shift of
-        time; ``open_last_bucket``: the last bucket had not ended at the time of the response; ``nulls``;
-        ``outliers``.
+        - ``start``, ``end``: first and last time. ``step_hours``: usual step [h].
+        - ``expected``: number of points between them at the steps that apply, or in the requested window if
+          ``clamped``. ``present`` and ``missing``: the numbers of these points with and without a row.
+        - ``not_requested``: missing points whose time was never requested, or whose request failed, according
+          to `requests`; NaN without it. The source has no rows for the other missing points.
+        - ``gaps``: number of gaps, which `gaps` lists. ``longest_gap_hours`` [h].
+        - ``duplicates``: rows after the first one with the same time (for settlements, within a minute).
+          ``conflicts``: those of them with another value.
+        - ``repeated_pages``: runs of at least five rows that repeat earlier ones in the same order.
+        - ``frozen``: length of the longest run of one value. ``stale``: rows in runs of at least twelve of a
+          value that is otherwise rare in the series. ``session_closed``: rows of such runs between sessions
+          of a stock exchange (a weekend, or at least two nights, from 20:00 to 15:00 UTC). ``padded``: rows
+          of a run of at least 24 at the end of a series that moved, as after a delisting.
+        - ``at_low_share``, ``at_high_share``: share of points at the minimum and at the maximum [1], high for
+          a capped rate.
+        - ``clamped``, ``clamped_end``: whether the received window begins later, or ends earlier, than the
+          requested one by more than two steps.
+        - ``interval_changes``: number of changes of the settlement interval. ``stated_hours``: step in the
+          table itself [h], from ``interval_hours`` or ``resolution``; NaN if it has none. ``wrong_interval``:
+          whether rows are more frequent than that.
+        - ``off_schedule``: rows that are not on a multiple of the step from 00:00 UTC, for steps of two hours
+          or more, as after a shift of time.
+        - ``open_last_bucket``: whether the last bucket had not ended at the time of the response.
+        - ``nulls``, ``outliers``: numbers of missing values and of outliers.
 
-        Against the median of at least two other venues of the symbol, over the steps that they share (NaN
-        without): ``spikes``, single points far from both neighbours and peers; ``scale_change``, the factor
-        by which the series grows relative to its peers at one time, 1 for none, at ``scale_change_at``;
-        ``sign_change``: from some time on it has the other sign; for rates and prices, ``peer_scale``, the
-        factor to its peers' size (for prices also for two venues, for both) if it is at least 5 or at most
-        1/5 (for prices at least 5 %: another coin under the same ticker), or 2 and 4 if venues are pinned to
-        their interest rate, else 1; for rates only, ``peer_sign``, −1 if its sign differs from its peers
-        throughout, else 1; ``peer_lag``, the steps by which it follows the venue with the most similar moves,
-        if detectable, else 0 (of two similar venues both have one).
+        These columns compare a series with the median of at least two other venues of the symbol over their
+        common steps; NaN without them:
+
+        - ``spikes``: single points far from both neighbours and peers.
+        - ``scale_change``: factor by which the series changes relative to its peers at ``scale_change_at``,
+          else 1. ``sign_change``: whether it has the opposite sign from some time on.
+        - ``peer_scale``, for rates and prices: ratio of the size to that of the peers if it is at least 5 or
+          at most 1/5, or 2 or 4 if venues are pinned to their interest rate, else 1. For prices a difference
+          of 5 % suffices (another coin under the same ticker), and two venues are compared with each other.
+        - ``peer_sign``, for rates: −1 if the sign is opposite to that of the peers throughout, else 1.
+        - ``peer_lag``: number of steps by which the series follows the venue with the most similar moves, 0
+          if none is detected. If two venues are similar, both have one.
 
         If a symbol has three venues, or only three have values at half of the times or more, a scale or a
         sign is flagged only for a venue that differs from both others by more than they differ from each
         other. If all three differ, it is possible that none is flagged. If a symbol has two venues, these
         columns are NaN (``sign_change`` False), except ``peer_scale`` of prices.
 
-        Against the other symbols of its venue: ``other_symbol``, rows in runs of at least six that equal
-        those of another symbol at the same times (both have them; peers may show which is wrong).
+        ``other_symbol`` is the number of rows, in runs of at least six, that equal those of another symbol of
+        the venue at the same times. Both symbols have it, and the comparison with peers may show which is
+        wrong.
 
         ``attrs["summary"]`` is a one-line summary.
 
@@ -208,9 +218,9 @@ def gaps(
     Returns
     -------
     DataFrame, one row per gap, in order of time within each symbol and venue
-        ``symbol`` and ``exchange``, also the contract and ``kind`` where the table has them; ``start``, at
-        which the first missing row was due; ``end``, the time of the next row, or after the last row the end
-        of its last missing step; ``missing``, the number of missing rows.
+        ``symbol`` and ``exchange``, and the contract and ``kind`` if the table has them; ``start``, the time
+        of the first missing row; ``end``, the time of the next row, or after the last row the end of the last
+        missing step; ``missing``, the number of missing rows.
 
     Raises
     ------

@@ -179,7 +179,8 @@ def total_variance(
 def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) -> xr.DataArray:
     """Evaluate the implied volatility [per √year] of every slice of a fit at `log_moneyness`.
 
-    Parameters, shapes and NaN as in `total_variance`; NaN also if total variance is negative.
+    Parameters, shapes and NaN are as in `total_variance`. The result is also NaN if the total variance is
+    negative.
     """
     require_variables(fit, "fit", ("year_fraction",))
     w = total_variance(fit, log_moneyness, extrapolate=extrapolate)
@@ -200,7 +201,7 @@ def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = Fa
 
 @typed
 def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
-    """Search every slice for butterfly arbitrage, on the whole line.
+    """Check every slice of a fit for butterfly arbitrage, at all values of log-moneyness.
 
     Returns
     -------

@@ -106,7 +106,7 @@ _MET = 1e-6
 
 
 class Raw(NamedTuple):
-    """``w(k) = a + b (ρ (k − m) + √((k − m)² + σ²))``, total variance at log-moneyness k."""
+    """Raw SVI parameters of the total variance ``w(k) = a + b (ρ (k − m) + √((k − m)² + σ²))``."""
 
     a: Any
     b: Any
@@ -116,9 +116,10 @@ class Raw(NamedTuple):
 
 
 class JumpWings(NamedTuple):
-    """ATM variance `v`, ATM skew `psi`, put and call wing slopes `p` and `c`, minimum variance `v_min`.
+    """SVI jump wings: at-the-money variance and skew, slopes of the wings, and minimum variance.
 
-    `v` and `v_min` are variances per year; `psi`, `p`, `c` are in units of ``1/√w(0)``.
+    `v` (at the money) and `v_min` are variances per year. The skew `psi` and the slopes `p` (puts) and `c`
+    (calls) are in units of ``1/√w(0)``.
     """
 
     v: Any

@@ -103,9 +103,9 @@ def from_chain(
         As in `fit`.
     weights
         As in `fit`, or ``"spread"``: one over the squared bid-ask spread in volatility, which needs a chain
-        with bid and ask prices. None is vega, and with bid and ask vega divided by ``1 + (half spread / 10
-        volatility points)²``: a mark without a bid comes from the venue's model, and far strikes of short
-        expiries often have only such marks.
+        with bid and ask prices. None uses vega, divided by ``1 + (half spread / 10 volatility points)²`` if
+        the chain has bid and ask prices. This reduces the weight of far strikes of short expiries, which
+        often have only a mark from the venue's model.
     loss
         ``"quote"``: the distance to the quoted volatility; if the chain has bid and ask prices, a volatility
         outside them counts as the nearer of the two, and bumps on the SVI slices then move the surface
@@ -126,11 +126,12 @@ def from_chain(
         status of forwards and options. It has every expiry of the chain: without a fit the parameters are NaN
         and ``status`` has the reason (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``CROSSED``: all
         bids are above their asks; ``BAD_INPUT``: no option or no forward could be used). If the chain has bid
-        and ask prices: ``inside_share`` [1], the share of quotes between whose bid and ask the surface is;
-        ``breach_vol`` [per √year], its maximum distance outside bid and ask, 0 if none;
-        ``atm_half_spread_vol``, half the spread at the money; ``OFF_AT_THE_MONEY`` in ``status`` if the
-        surface or the quotes are outside them there; ``largest_error_spreads`` [1], the error of the worst
-        quote in its spreads. ``largest_error_vol`` [per √year] is set for every chain.
+        and ask prices: ``inside_share`` [1], the share of quotes for which the surface is between bid and
+        ask; ``breach_vol`` [per √year], the maximum distance of the surface outside bid and ask, 0 if it is
+        inside for every quote; ``atm_half_spread_vol`` [per √year], half the spread at the money;
+        ``OFF_AT_THE_MONEY`` in ``status`` if the surface or the quoted volatility is outside bid and ask
+        there; ``largest_error_spreads`` [1], the largest error of a quote relative to its spread.
+        ``largest_error_vol`` [per √year] is set for every chain.
 
     Raises
     ------

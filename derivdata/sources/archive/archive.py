@@ -110,9 +110,9 @@ def _meant(path: str) -> str:
 class Archive(ArchiveReader):
     """Tables as partitioned Parquet, in a folder or on S3; see `open_archive`.
 
-    Reading is without a lock and sees the state after the last finished append, also of other processes. Each
-    table has one row per key. Rows with a stored key are skipped, with a `DataNotice` if their values differ
-    from the stored ones, so past backtests do not change.
+    Readers need no lock and see the state after the last finished append of any process. Each table has one
+    row per key. Rows with a stored key are skipped, with a `DataNotice` if their values differ from the
+    stored ones, so past backtests do not change.
     """
 
     def __init__(self, storage: Storage, *, lock_timeout: float = _LOCK_SECONDS) -> None:
@@ -139,10 +139,10 @@ class Archive(ArchiveReader):
         frame
             Its rows, with the library's column names; see ``dd.tables.TABLES[table]``.
         requests
-            The requests that gave these rows, each its venue, symbol (None: all), start and end: entered into
-            the ledger in the same step (see `requests`).
+            The requests that returned these rows, each with venue, symbol (None: all), start and end. They
+            are written to the ledger together with the rows (see `requests`).
         accept
-            Questions to skip: ``"unit"`` (size of rates and open interest), ``"interval"`` (interval column
+            Checks to skip: ``"unit"`` (size of rates and open interest), ``"interval"`` (interval column
             against the spacing of rows), ``"venues"`` (rates against other venues), ``"schedule"`` (payments
             off the hours of their interval), ``"future"`` (times ahead of the machine's clock).
 
@@ -165,8 +165,8 @@ class Archive(ArchiveReader):
         Warns
         -----
         DataNotice
-            Some rows are stored already with other values, and the stored ones stay; or some are of a
-            contract whose symbol also has a contract in a quote currency of higher priority.
+            Some rows are already stored with other values, which are kept. Or rows were omitted because the
+            symbol also has a contract in a quote currency of higher priority.
         """
         named = normalise(archive_table(table), frame)
         counts = self.merge(
@@ -203,12 +203,12 @@ class Archive(ArchiveReader):
         refuse_conflicts: bool = False,
         keeps_intervals: bool = False,
     ) -> Appended:
-        """Append rows that have the library's names; return how many were written, present and differing.
+        """Append rows with the library's names and return the numbers of written, present and differing rows.
 
-        For callers that know the rows: all questions are skipped unless `accept` lacks them. `unit` is the
-        original unit of converted rates; `contracts` are as in `derivdata.sources.archive.audit.Normalised`.
-        A payment that contradicts another one is omitted and named in the result, or raises with
-        `refuse_conflicts`. `keeps_intervals` is passed to
+        This is for callers that have checked the rows: by default all checks of `append` are skipped, and
+        `accept` names those to skip. `unit` is the original unit of converted rates; `contracts` are as in
+        `derivdata.sources.archive.audit.Normalised`. A payment that contradicts another one is omitted and
+        named in the result, or raises with `refuse_conflicts`. `keeps_intervals` is passed to
         `derivdata.sources.archive.payments.complete_payments`.
         """
         keyed = archive_table(table)
@@ -277,17 +277,16 @@ class Archive(ArchiveReader):
         frame
             The corrected rows. Each must satisfy `where`, `start` and `end`.
         where
-            Values by column of the key, ``{"exchange": "lighter", "symbol": ["BTC", "ETH"]}``: the rows to
-            replace.
+            Rows to replace, as values of key columns: ``{"exchange": "lighter", "symbol": ["BTC", "ETH"]}``.
         start, end
             Half-open window of the rows to replace; None leaves it open.
         reason
-            Why, for the log (`corrections`).
+            Reason of the correction, stored in its log (`corrections`).
 
         Returns
         -------
         Corrected
-            The correction's number, for `undo`, and how many rows were removed and added.
+            The number of the correction, which `undo` accepts, and the numbers of removed and added rows.
 
         Raises
         ------
@@ -316,8 +315,8 @@ class Archive(ArchiveReader):
     def undo(self, number: int) -> Corrected:
         """Undo a correction: remove the rows that it added and restore the rows that it removed.
 
-        Rows that were appended since stay, also where they have the key of a row to restore. Undoing is a
-        correction itself, and can be undone.
+        Rows that were appended in the meantime are kept, even if they have the key of a row to restore.
+        Undoing is a correction too, and can be undone.
 
         Raises
         ------
@@ -329,7 +328,7 @@ class Archive(ArchiveReader):
         return undo(self._storage, archive_table, number, timeout=self._lock_timeout)
 
     def drop_before(self, timestamp: times.TimeLike) -> Dropped:
-        """Remove the months and days of all tables that end at or before a time, permanently.
+        """Remove, permanently, the months and days of all tables that end at or before a time.
 
         Only whole partitions are removed, so some older rows in the month or day of that time remain. The
         ledger removes their windows, so they count as not requested. Rows removed by corrections remain
@@ -338,7 +337,7 @@ class Archive(ArchiveReader):
         Returns
         -------
         Dropped
-            How many rows and files went.
+            Numbers of removed rows and files.
 
         Raises
         ------

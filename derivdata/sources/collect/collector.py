@@ -226,7 +226,7 @@ class Collector:
     since
         How far back refills reach, or to the start of the archive's ledger if that is earlier.
     push
-        Whether to store the pushed rows of `symbols` too, one per second, in addition to the polls.
+        Whether to store, in addition to the polls, the pushed rows of `symbols`, one per second.
     keep
         Maximum age of rows, in complete months or days; None keeps all.
     share_seconds
@@ -241,11 +241,12 @@ class Collector:
     fail_after
         `run` ends with a `NetworkError` if all venues fail for so long; None continues indefinitely.
     log
-        Called with each minute.
+        Function that is called with the summary of each minute.
     alerts
-        Checked after each minute.
+        Alert rules that are checked after each minute.
     progress
-        Called with a line after each venue's poll: requests done and expected, and the slowest venues.
+        Function that is called after each venue's poll with a line of text: requests done and expected, and
+        the slowest venues.
     """
 
     def __init__(
@@ -330,7 +331,7 @@ class Collector:
         return [*self._states]
 
     def venues_without(self, table: str) -> list[str]:
-        """Return the venues whose polls have funding, but not a table."""
+        """Return the venues whose polls have funding rates but not the given table."""
         names = []
         for name, state in self._states.items():
             polled = state.tables
@@ -339,9 +340,9 @@ class Collector:
         return names
 
     def shares_of_open_interest(self) -> dict[str, tuple[int, int]]:
-        """Return the numbers of contracts with known and with wanted open interest.
+        """Return the numbers of contracts with open interest that are known and requested, by venue.
 
-        Only for venues that need a request for each contract.
+        Only venues that need a request for each contract are included.
         """
         shares = {}
         for name, state in self._states.items():

@@ -67,22 +67,22 @@ def endpoints() -> pd.DataFrame:
 
 @typed
 def margin_tiers(venues: Sequence[str] | None = None, *, day: times.TimeLike | None = None) -> pd.DataFrame:
-    """Return the maintenance margin that venues require by position size, as they stated it on a day.
+    """Return the maintenance margin that venues require by position size, as published by a given day.
 
     Parameters
     ----------
     venues
         Slugs or other names of venues; None takes all.
     day
-        The newest tiers that are not later; None takes the newest.
+        Date up to which the newest tiers are returned; None returns the newest.
 
     Returns
     -------
     DataFrame
         One row per tier: ``symbol``, ``exchange``, ``tier``, ``max_notional_usd`` or ``max_size_coins`` (the
         largest position, in the unit that the venue states), ``initial_margin`` and ``maintenance_margin``
-        [fraction of notional], ``max_leverage``; NaN where the source states none. ``as_of``, ``nature``,
-        ``source`` and ``confirmed`` are as in `facts`. Tiers of other contracts can be read with
+        [fraction of notional], ``max_leverage``; NaN if the source does not state a value. ``as_of``,
+        ``nature``, ``source`` and ``confirmed`` are as in `facts`. Tiers of other contracts can be read with
         `read` from the venue's response (table ``margin_tiers``).
 
     Raises
@@ -131,8 +131,8 @@ def facts(venues: Sequence[str] | None = None, *, day: times.TimeLike | None = N
         ``option_averaging_minutes`` and ``future_averaging_minutes`` (length before expiry over which the
         settlement price is averaged), ``contract_coin`` or ``contract_usd`` (size of a linear or an inverse
         contract), ``multiplier`` (coins per unit of a symbol such as 1000PEPE), ``rate_period_hours`` (quoted
-        period of a rate, if it is not the interval), ``rate_scale`` (the fraction that 1 stands for),
-        ``open_interest_sides`` (1 or 2); ``value`` and ``unit``; ``as_of``, the date of the value;
+        period of a rate, if it is not the interval), ``rate_scale`` (the fraction that a stated rate of 1
+        means), ``open_interest_sides`` (1 or 2); ``value`` and ``unit``; ``as_of``, the date of the value;
         ``nature``: ``recorded`` (a response of the venue), ``sample`` (quoted in a client's source),
         ``documentation``; ``source``, its reference; ``confirmed`` (False with only one source, or if two
         contradict each other). Values without an accessible source are absent.
@@ -183,7 +183,7 @@ def read(
     context: Mapping[str, Any] | None = None,
     by: Literal["symbol", "coin"] = "symbol",
 ) -> dict[str, pd.DataFrame]:
-    """Read the body of a venue's response as the tables that it fills.
+    """Convert the body of a venue's response to tables of the library.
 
     Parameters
     ----------
@@ -192,13 +192,13 @@ def read(
         Hyperliquid that is a venue of the API has its own slug, such as ``"tradexyz"``, and its symbols
         are coins; contracts of other dexes have the symbol ``dex:COIN`` on ``"hyperliquid"``.
     request
-        The path or channel, as in `endpoints`, with the parameters or the instrument where the body does not
-        name it: ``"/v5/market/tickers?category=linear"``, ``"/orderbook?symbol=PF_XBTUSD"``,
+        The path or channel, as in `endpoints`, with the parameters or the instrument if the body does not
+        state them: ``"/v5/market/tickers?category=linear"``, ``"/orderbook?symbol=PF_XBTUSD"``,
         ``"allLiquidation.BTCUSDT"``. ``"any"`` only checks whether the body is an error.
     body
         The response, or a frame of a WebSocket, or a JSON array of frames.
     at
-        When it arrived: the time of rows whose body has none.
+        Time of arrival, used for rows without a time in the body.
     context
         Frames of other responses: ``instruments``, ``intervals``, ``prices_history`` or
         ``markets_symbol_exchanges`` as this function returns them, or single values ``interval_hours``,

@@ -171,8 +171,8 @@ def import_files(
     to
         Folder of the archive; it is created if it does not exist.
     map
-        Column of the table to the file's column, ``{"time": "Date", "rate_bps_8h": "Funding Rate"}``. A
-        column of the same name needs no entry.
+        Column of the table to the column of the file, ``{"time": "Date", "rate_bps_8h": "Funding Rate"}``.
+        Columns with equal names need no entry.
     set
         Column of the table to one value for every row, ``{"exchange": "binance", "interval_hours": "8"}``.
     tz
@@ -189,17 +189,18 @@ def import_files(
         ``price_usd`` (from the file, `map` or `set`), or by the newest price in the archive of the hour
         before each row.
     map_values
-        House name to the file's words and the table's, ``{"side": {"sell": "long", "buy": "short"}}``.
+        Column of the table to a mapping from the file's values to those of the table, ``{"side": {"sell":
+        "long", "buy": "short"}}``.
     accept
-        Questions to skip, which an import raises if values suggest a mistake: ``"unit"``, ``"interval"``,
+        Checks to skip, which raise an error if values suggest a mistake: ``"unit"``, ``"interval"``,
         ``"schedule"``, ``"venues"``, ``"future"``; see `Archive.append`.
     source
         Program or venue that wrote the files, if their columns do not identify it: ``"binance"``, ``"ccxt"``,
         ``"tardis"`` ... (``derivdata import --list`` shows all). `map`, `set`, `tz`, `unit` and `map_values`
         add to or override the files.
     market
-        Venue and symbol of all rows, ``"binance:BTC"``, for files that name neither: the same as both in
-        `set`.
+        Venue and symbol of all rows, ``"binance:BTC"``, for files that state neither. It has the effect of
+        both in `set`.
     dry_run
         Whether to stop before anything is written.
     show
