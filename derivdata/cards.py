@@ -326,7 +326,7 @@ def _require_code(code: str, place: str) -> None:
 
 
 def _descriptions(value: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every object of a description with its place, except the calls that made data."""
+    """Yield each object in the description of a call with its place, without the calls that made data."""
     if isinstance(value, list):
         for item in value:
             yield from _descriptions(item, place)

@@ -224,11 +224,11 @@ def _notice(provenance: dict[str, Any], notice: str) -> None:
 def _next_page(
     query: Mapping[str, Any], cut: Cut | None, *, complete: bool = False
 ) -> tuple[pd.DataFrame, Cut | None]:
-    """Return a page of orders, and which orders are missing in it if it is full.
+    """Return a page of orders, and whether its ``"oldest"`` or ``"newest"`` orders are cut off; else None.
 
-    `cut` is which orders are missing in full pages, if known. If all orders of a page share a timestamp, the
-    next request could not continue from it, so a page of twice the size is requested. With `complete`, so is
-    a page in which the oldest orders are missing, up to `_MAX_PAGE` orders.
+    `cut` states which orders are missing in full pages, if known. If all orders of a page share a timestamp,
+    the next request could not continue from it, so a page of twice the size is requested. With `complete`, a
+    page without the oldest orders is enlarged in the same way, up to `_MAX_PAGE` orders.
     """
     frame, full = _request(query)
     if not full:

@@ -269,11 +269,11 @@ class _Curve:
         self.scale = 1.0 / (2.0 * np.sqrt(w * t))  # converts errors of w to errors of volatility
 
     def business(self, weight: Any) -> Floats:
-        """Return τ of every expiry."""
+        """Return the business time τ to every expiry [years] for a weight of weekends."""
         return np.asarray((self.rest + weight * self.weekend) * 7.0 / (5.0 + 2.0 * weight))
 
     def columns(self, weight: Any, reversion: Any) -> Floats:
-        """Return the coefficients of θ, v₀ − θ and each event in the total variance of every expiry."""
+        """Return the coefficients of θ, v₀ − θ and the events in the total variance of every expiry."""
         tau = self.business(np.asarray(weight)[..., None])
         kappa = np.asarray(reversion)[..., None]
         tau, faded = np.broadcast_arrays(tau, -np.expm1(-kappa * tau) / kappa)

@@ -228,7 +228,7 @@ class CheckedResponse:
 
     @property
     def coarseness(self) -> int:
-        """1 if the response's resolution is coarser than requested, −1 if it is finer, else 0."""
+        """Return 1 if the response's resolution is coarser than requested, −1 if it is finer, else 0."""
         by_name = {"raw": 0, **_STEPS_US}
         requested = by_name.get(self.requested.get("resolution", ""))
         stated = by_name.get(str(self.stated.get("resolution")))

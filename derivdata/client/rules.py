@@ -497,7 +497,7 @@ _VOLUMES = ("volume_usd", "total_volume_usd", "buy_usd", "sell_usd")
 
 
 def _unlike_peers(e: CheckedResponse) -> Iterator[str]:
-    """Compare each venue with the others: changes of unit, exchanged venues, and runs of one value."""
+    """Compare each venue with the others: changes of unit, swapped venues, and runs of one value."""
     if e.table is None or e.time_us is None or not {"exchange", "time"} <= {*e.table.key}:
         return
     columns = e.table.columns
@@ -522,7 +522,7 @@ def _unlike_peers(e: CheckedResponse) -> Iterator[str]:
                 f"other venues from about {shown_time(rows.times[change.row])} on ({change.rows} rows): "
                 f"probably another unit{others}"
             )
-        # 2. Two venues whose rows are exchanged from some time on.
+        # 2. Two venues whose rows are swapped from some time on.
         exchanges = exchanged_levels(*sorted_rows) if name in _EXCHANGED else []
         for first_row, second_row in exchanges[:1]:
             venues = [described(e, rows.order[row]) for row in (first_row, second_row)]

@@ -202,7 +202,7 @@ def _candles(e: CheckedResponse) -> Iterator[str]:
 
 
 def _reverse_candles(e: CheckedResponse, close: Array, order: Array) -> Iterator[str]:
-    """Find candles with exchanged open and close, which continue the next candle, not the previous one."""
+    """Find candles with swapped open and close, which continue the next candle, not the previous one."""
     opens = e.numbers("open") if "open" in e.columns else None
     if opens is not None and e.size >= 2 * _MIN_OF_SIZE:
         opened, closed = opens[order], close[order]
@@ -216,7 +216,7 @@ def _reverse_candles(e: CheckedResponse, close: Array, order: Array) -> Iterator
 
 
 def _exchanged_symbols(e: CheckedResponse) -> Iterator[str]:
-    """Find two symbols of a venue whose rows are exchanged from some time on."""
+    """Find two symbols of a venue whose rows are swapped from some time on."""
     rows = venue_rows(e, "oi_usd")
     if rows is None:
         return

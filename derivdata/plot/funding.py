@@ -314,7 +314,7 @@ def _heat_finding(rates: Floats, means: pd.Series, unusual: list[str], centre: f
 
 
 def _distances(reach: float) -> Floats:
-    """Return round distances from the middle of the colour scale, up to `reach` or the next one [bps/8h]."""
+    """Return round tick values from −`reach` to `reach`, or just beyond [bps/8h]."""
     from matplotlib.ticker import MaxNLocator
 
     return np.asarray(MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(-reach, reach))
@@ -818,7 +818,7 @@ def _same_window(rates: xr.DataArray, paid: xr.DataArray) -> tuple[xr.DataArray,
     """Return samples and cumulative payments from the first hour that has both.
 
     A payment covers the interval before it, so a payment whose interval begins before the first sample is
-    omitted. Earlier samples than the first covered hour are omitted too.
+    omitted. Samples before the first covered hour are omitted too.
     """
     paid = paid.dropna("time")
     covered = paid["interval_hours"].to_numpy() * np.timedelta64(3600, "s")

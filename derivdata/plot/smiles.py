@@ -161,7 +161,7 @@ def _fit_or_quotes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _key(table: pd.DataFrame, past: xr.Dataset | None, ends: list[tuple[float, str, str]]) -> str:
-    """Return what dots, lines and stars are, as far as the figure has them."""
+    """Return a key to the dots, lines and stars that the figure has."""
     words = []
     if {"quote", "fit"} <= set(table["kind"]):
         bids = " (bid to ask)" * bool(table["iv_bid"].notna().any())

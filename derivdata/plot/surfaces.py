@@ -475,7 +475,7 @@ def _errors(fit: xr.Dataset) -> dict[str, str]:
 
 
 def _share_inside(fit: xr.Dataset) -> dict[str, str]:
-    """Return the share of quotes between whose bid and ask the fit is, and its largest distance outside."""
+    """Return the share of quotes whose bid and ask contain the fit, and the largest distance outside."""
     if "inside_share" not in fit or "breach_vol" not in fit:
         return {}
     share = fit["inside_share"].values

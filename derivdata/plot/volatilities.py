@@ -338,7 +338,7 @@ def _set_range(ax: Axes, least: float) -> None:
 
 
 def _mark_values(ax: Axes, time: pd.Series, level: pd.Series) -> None:
-    """Write the first, the lowest, the highest and the last value [%] beside the line.
+    """Write the first, the lowest, the highest and the last value [%] next to the line.
 
     An extreme near one of the ends, which have labels, is omitted.
     """

@@ -114,7 +114,7 @@ class Book:
         return np.flatnonzero(self.legs[0] >= 0)
 
     def of_legs(self, table: Floats, at: Indices) -> Floats:
-        """Return the values of a table (symbol, venue) for the legs of some places."""
+        """Return the values of an array (symbol, venue) at both legs of some places."""
         by_leg: Floats = table[self.symbol[at], self.legs[:, at]]
         return by_leg
 

@@ -218,10 +218,10 @@ def long_run_ratio(returns: Floats) -> tuple[float, int]:
 
     Notes
     -----
-    Mean of the squared cosine coefficients of the eight lowest frequencies, which is about χ² with as many
-    degrees of freedom (Lazarus, Lewis, Stock and Watson 2018, Journal of Business and Economic Statistics
-    36(4)), of returns freed of an autoregression (Andrews and Monahan 1992, Econometrica 60(4)) whose slope
-    is corrected for its bias.
+    The estimate is the mean of the squared cosine coefficients of the eight lowest frequencies, which is
+    about χ² with eight degrees of freedom (Lazarus, Lewis, Stock and Watson 2018, Journal of Business and
+    Economic Statistics 36(4)). Before that, an autoregression with a bias-corrected slope is removed from the
+    returns (Andrews and Monahan 1992, Econometrica 60(4)).
     """
     # 1. Compute the daily variance.
     size = returns.size

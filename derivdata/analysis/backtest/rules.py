@@ -412,7 +412,7 @@ def _signal_of(rule: Any) -> Hashable:
 
 
 def _stacked(rules: Sequence[Any]) -> Any:
-    """Return rules of one signal as one rule with numbers as columns."""
+    """Return one rule for rules with the same signal; its numbers are columns with one row per rule."""
     first = rules[0]
     if isinstance(first, SpreadThreshold):
         names = ("enter_bps_8h", "exit_bps_8h", "switch_bps_8h")

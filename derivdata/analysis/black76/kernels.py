@@ -56,19 +56,19 @@ def polynomial(coefficients: Sequence[float], x: Floats) -> Floats:
 
 
 def mills(z: Floats) -> Floats:
-    """Mills' ratio ``N(-z)/φ(z)`` of any real z; overflows below -37."""
+    """Return Mills' ratio ``N(-z)/φ(z)``; it overflows for z below -37."""
     ratio: Floats = np.sqrt(np.pi / 2) * special.erfcx(z / np.sqrt(2.0))
     return ratio
 
 
 def vega(h: Floats, t: Floats) -> Floats:
-    """``b'(s)``."""
+    """Return ``b'(s)``, the derivative of the time value by s."""
     slope: Floats = np.exp(-0.5 * (h * h + t * t)) / _SQRT_TAU
     return slope
 
 
 def time_value(x: Floats, s: Floats) -> Floats:
-    """``b(x, s)``, the value of an out-of-the-money option over √(FK)."""
+    """Return ``b(x, s)``, the value of an out-of-the-money option over √(FK)."""
     s = np.minimum(s, _SATURATED_S)
     h = np.minimum(x / s, _UNDERFLOW_H)
     t = 0.5 * s
@@ -81,7 +81,7 @@ def time_value(x: Floats, s: Floats) -> Floats:
 
 
 def shortfall_over_vega(h: Floats, t: Floats) -> Floats:
-    """``(e^(-x/2) - b)/b' = M(t - h) + M(t + h)``: how far the value is below its upper bound."""
+    """Return ``(e^(-x/2) - b)/b' = M(t - h) + M(t + h)``, the distance to the upper bound over vega."""
     return mills(t - h) + mills(t + h)
 
 
@@ -119,7 +119,7 @@ def _by_region(
 
 
 def _series(h: Floats, t: Floats) -> Floats:
-    """Taylor series in t to t¹³: ``M⁽ⁿ⁺²⁾ = (h² + 2n + 1) M⁽ⁿ⁾ - n(n-1) M⁽ⁿ⁻²⁾`` for its odd terms."""
+    """Return the Taylor series in t to t¹³, by ``M⁽ⁿ⁺²⁾ = (h² + 2n + 1) M⁽ⁿ⁾ - n(n-1) M⁽ⁿ⁻²⁾``."""
     h2 = h * h
     t2 = t * t
     terms = [1.0 - h * _mills_fit(h)]
@@ -294,13 +294,13 @@ _ROUNDING = 4.0
 
 
 def priceable(forward: Floats, strike: Floats, years: Floats, iv: Floats) -> npt.NDArray[np.bool_]:
-    """Return where the formula is defined, including its limits at a strike, time or volatility of zero."""
+    """Return a mask of inputs in the formula's domain, with its limits at zero strike, time or volatility."""
     top = forward + strike + years + iv
     return (forward > 0) & (strike >= 0) & (years >= 0) & (iv >= 0) & (top < np.inf)
 
 
 def log_distance(forward: Floats, strike: Floats) -> Floats:
-    """``|ln(F/K)|`` to full relative precision, also where F and K nearly agree."""
+    """Return ``|ln(F/K)|`` to full relative precision, also where F and K nearly agree."""
     low = np.minimum(forward, strike)
     return np.log1p((np.maximum(forward, strike) - low) / low)
 

@@ -239,7 +239,7 @@ def _shared(chain: PreparedChain) -> Any:
 
 
 def _repeated(chain: PreparedChain) -> Any:
-    """Return a mask of rows that repeat an instrument of one place and contract, except the best of them."""
+    """Return a mask of repeated rows of one contract and place, except the best row of each."""
     options = chain.rows[["strike", "side"]].assign(slice=chain.place)
     again = options.duplicated().to_numpy()
     if not again.any():

@@ -346,7 +346,7 @@ class _Programme(NamedTuple):
 
 
 def _programme(quotes: QuotedExpiry, corners: Floats, unit: float) -> _Programme:
-    """Return a column for each quote; `corners` are 0 and the strikes."""
+    """Return leg, cost and payoff of each quote for the linear programme; `corners` are 0 and the strikes."""
     programme = _Programme([], [], [])
     for (side, end), prices in quotes.price.items():
         direction = 1.0 if end == "ask" else -1.0
@@ -362,7 +362,7 @@ def _programme(quotes: QuotedExpiry, corners: Floats, unit: float) -> _Programme
 
 
 def _hedge(future: Future, net: float, *, inverse: bool) -> Hedge | None:
-    """Return the trade that buys `net` of a future."""
+    """Return the trade of `net` futures, a sale if negative; None for 0."""
     if abs(net) <= _NOTHING:
         return None
     verb = "buy" if net > 0.0 else "sell"

@@ -364,10 +364,11 @@ def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
 
 
 def _levels(prices: Panel, amounts: xr.DataArray, apart: Apart) -> xr.DataArray:
-    """Return the logarithms of marks at the ends of periods [−bps: payments of a long when they rise].
+    """Return minus the logarithms of marks at the ends of periods [bps].
 
-    Each series uses its newest mark that is no older than the usual step of the prices. A mark up to a minute
-    after a whole hour counts at that hour, like a settlement.
+    The sign is that of payments: a rise of the mark is a negative payment of the long leg. Each series uses
+    its newest mark that is no older than the usual step of the prices. A mark up to a minute after a whole
+    hour counts at that hour, like a settlement.
     """
     # 1. Select the marks of the panel's symbol.
     marks = require(prices, "exchange", "time", units=USD_UNIT, name="prices")

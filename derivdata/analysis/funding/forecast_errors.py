@@ -384,8 +384,8 @@ class PastErrors:
 def _own_deviation(outcomes: Floats, long: Indices, short: Indices, columns: Indices, plan: Plan) -> Floats:
     """Return the standard deviation (pair, column) of each pair's own known outcomes.
 
-    NaN with fewer than `_MIN_OWN_DECISIONS` effective decisions. Infinite if they do not vary: a pinned pair
-    gives no size for its first move.
+    NaN with fewer than `_MIN_OWN_DECISIONS` effective decisions. It is infinite if the outcomes do not vary,
+    because a pinned pair does not show the size of its first move.
     """
     earned = outcomes[short] - outcomes[long]
     finite = np.isfinite(earned)
@@ -503,11 +503,11 @@ def _scaled_by_own_errors(
 ) -> Floats:
     """Scale pooled sizes (pair, column) by each pair's own recent errors.
 
-    The factor is ``√((m + Σ w r²) / (m + Σ w))``: r is an error in units of its pooled size, over the mean
-    one of all pairs; weights w halve in two weeks, and m decisions belong to the pool. So a new regime counts
-    within weeks. If a pair's size by its variation exceeds the pooled one, the share ``k / (k + Σ w)`` of the
-    excess counts (in logarithms), all of it for a new pair. Never below half of the geometric mean error of
-    the pair itself.
+    The factor is ``√((m + Σ w r²) / (m + Σ w))``: r is an error in units of its pooled size, relative to the
+    mean of all pairs; the weights w halve in two weeks, and the pool has the weight of m decisions. So a new
+    regime counts within weeks. If a pair's size by its variation exceeds the pooled one, the share ``k / (k +
+    Σ w)`` of the excess is added (in logarithms), which is all of it for a new pair. The result is at least
+    half of the pair's own geometric mean error.
     """
     # 1. Sum squared errors in units of their pooled size: recent ones of each pair, and all of all pairs.
     finite = np.isfinite(errors) & np.isfinite(pooled)

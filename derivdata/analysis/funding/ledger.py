@@ -68,8 +68,8 @@ def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Le
 def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     """Return the ledger of settlements: row i covers the `interval` hours before it.
 
-    A settlement whose interval is not known is missing. So is the time before a settlement's own interval if
-    it is more than half an interval, of the settlement or of the one before where that is shorter.
+    A settlement with an unknown interval counts as missing. The time between two settlements that is not
+    covered by the later one is missing if it exceeds half an interval, the shorter one of the two.
     """
     # 1. Compute the hours that each settlement covers, and the gap before it.
     there = np.isfinite(rates)
@@ -173,11 +173,11 @@ def _place(ledger: Ledger, since: Floats, timestamps: Floats) -> _Place:
 def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) -> tuple[Bools, Floats]:
     """Return a mask of spans ``(start, end]`` without missing settlements, and hours missing at their ends.
 
-    A span is whole if (a) it does not start before the first settlement's interval, (b) no gap ends in it:
-    equally many hours are missing by its start as by its end, where a gap counts from the start of the next
-    settlement's interval, so that a span that starts right after a gap does not contain it, and (c) at its
-    end no settlement is overdue: either the next one is not due yet (`waiting`), or it came and no gap
-    precedes it (`unbroken`).
+    A span is whole if three conditions hold. (a) It does not start before the interval of the first
+    settlement. (b) No gap ends in it: as many hours are missing up to its start as up to its end. A gap
+    counts from the start of the next settlement's interval, so a span that starts right after a gap does not
+    contain it. (c) No settlement is overdue at its end: either the next one is not due yet (`waiting`), or it
+    arrived without a gap before it (`unbroken`).
     """
     # 1. Test the conditions (a) to (c).
     opening = np.argmax(ledger.covered > 0.0, axis=-1)[..., None]

@@ -635,7 +635,7 @@ def _slippage_of_pair(depth: xr.DataArray | None, size: float | None, long: str,
 
 
 def reverting_carry(spread: Any, mean: Any, half_life: Any, hold: Any) -> Floats:
-    """Carry [bps] expected over `hold` hours of a spread [bps/8h] that decays to its mean; plain numpy.
+    """Return the carry [bps] expected over `hold` hours from a spread [bps/8h] that decays to its mean.
 
     With a half-life of 0 the spread starts at the mean; with inf it stays constant.
     """
@@ -648,7 +648,7 @@ def reverting_carry(spread: Any, mean: Any, half_life: Any, hold: Any) -> Floats
 
 
 def hours_to_earn(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
-    """Hours until a spread [bps/8h] that decays to its mean has paid a cost [bps]; plain numpy.
+    """Return the hours until a spread [bps/8h] that decays to its mean has paid a cost [bps].
 
     The first H with ``μH/8 + (s − μ)(1 − e^{−κH})/(8κ) = cost``, κ = ln 2 / half-life: s decays to μ like the
     expectation of an Ornstein–Uhlenbeck process. 0 without a cost, inf if the carry never reaches it, NaN if

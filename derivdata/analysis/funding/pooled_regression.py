@@ -103,8 +103,8 @@ def expect_funding(amounts: Floats, plan: Plan, wanted: Indices) -> Means:
 def expect_prices(levels: Floats, plan: Plan, wanted: Indices) -> Means:
     """Forecast the moves of price levels (venue, period) over the holding time.
 
-    From the last move, and the distance of the level from its means over a day, three, seven and sixty days,
-    all relative to the median of the venues. The forecast is zero until outcomes are known.
+    The predictors are the last move, and the distances of the level from its means over a day, three, seven
+    and sixty days, all relative to the median of the venues. The forecast is zero until outcomes are known.
     """
     level = relative_levels(levels)
     last_move = np.diff(level, axis=1, prepend=np.nan)

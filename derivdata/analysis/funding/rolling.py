@@ -32,7 +32,7 @@ _RUNS = 4_096  # windows per batch of the exact computation
 
 
 def sliding(combine: np.ufunc, values: NDArray[Any], window: int) -> NDArray[Any]:
-    """`combine` (add, maximum, minimum) over every run of `window` values on the last axis.
+    """Apply `combine` (add, maximum, minimum) to every run of `window` values on the last axis.
 
     The result is ``window − 1`` shorter; entry i covers ``values[..., i : i + window]``.
     """

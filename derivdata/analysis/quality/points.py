@@ -189,11 +189,11 @@ def _lone_spikes(apart: Floats, middle: Floats) -> Bools:
 def _spread(apart: Floats, middle: Floats) -> Floats:
     """Return a robust standard deviation that is positive even if most values are at one level.
 
-    The largest of the estimates from the median, the third quartile and the 97th percentile of the distances
-    from the median, scaled for normal values. A rate at its floor at least half of the time has a median
-    distance of 0, or of the rounding of a unit conversion; the other two then describe the rest, and if even
-    they are at the floor, the median of the values off it. Percentiles use the lower value, so that one
-    outlier among few values does not hide itself.
+    It is the largest of three estimates: from the median, the third quartile and the 97th percentile of the
+    distances from the median, scaled for normal values. A rate at its floor at least half of the time has a
+    median distance of 0, or of the rounding of a unit conversion. Then the other two describe the remaining
+    values. If they are 0 as well, the median distance of the values off the floor is used. Percentiles use
+    the lower value, so that one outlier among few values does not hide itself.
     """
     level = 1e-9 * np.abs(middle) + 1e-300
     ordered = np.sort(apart, axis=1)
@@ -210,10 +210,11 @@ def _spread(apart: Floats, middle: Floats) -> Floats:
 def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array, Array]:
     """Count the rows of long runs of one value: stale ones, closed sessions, and padding at the end.
 
-    Stale runs have a value that is otherwise rare in the series, or that occurs, like a floor, in runs of at
-    most a third of the length: then from three times as many rows on. Rows while an exchange is closed are
-    runs over a weekend, or of at least two nights. Padding is a run to the end of a value that first occurred
-    in it, after a series that moved: rows that are still written after a delisting.
+    A stale run has a value that is otherwise rare in the series. Or its value is frequent, like a floor, but
+    its other runs are at most a third as long; then the run needs three times the usual minimum of rows.
+    Closed sessions are runs over a weekend, or over at least two nights. Padding is a long run at the end of
+    a series that moved before, of a value that is otherwise rare, as in rows that are still written after a
+    delisting.
     """
     stale = np.zeros(len(value), dtype=np.int64)
     closed = np.zeros(len(value), dtype=np.int64)
@@ -247,8 +248,8 @@ def _long_runs(value: Floats, stamps: Array, runs: Array) -> tuple[Array, Array,
 def _closed_sessions(first: Array, last: Array, is_first: Bools) -> Bools:
     """Return a mask of runs [µs] between the close of a stock exchange and its next opening.
 
-    From 20:00 UTC on a weekday (16:00 in New York in summer) to 15:00 on the next. A single night may be an
-    inactive market, so sessions need at least two nights or a weekend.
+    The session is closed from 20:00 UTC on a weekday (16:00 in New York in summer) to 15:00 on the next one.
+    A single night may be an inactive market, so sessions need at least two nights or a weekend.
     """
     day = first // _DAY
     weekday = (day + 3) % 7  # 0 is Monday; 1970-01-01 was a Thursday

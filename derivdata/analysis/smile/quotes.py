@@ -120,8 +120,9 @@ def labelled(
 ) -> LabelledQuotes:
     """Return quotes given as arrays of any kind with their `core` dims; the last dim is the strikes.
 
-    A bare `iv` has these dims last, and before them `lead`, or `lead` with a number each; other bare arrays
-    have the last dims of a bare `iv`, and next to a labelled one the core dims, times those without strikes.
+    The last dims of a bare `iv` are `core`. A single dim before them is named `lead`, and several are named
+    `lead` with a number each. Other bare arrays have the last of these dims, or if `iv` is labelled, the core
+    dims; times do not have the dim of strikes.
     """
     # 1. Read the dims of the quotes from the volatilities.
     arrays = {"log_moneyness": log_moneyness, "iv": iv, "year_fraction": year_fraction}

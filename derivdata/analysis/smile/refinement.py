@@ -155,7 +155,7 @@ def _lower_limit(svi_value: Floats, margin: float) -> Floats:
 
 
 def _first_places(is_near_limit: Bools) -> Bools:
-    """Return a flat mask of places with a condition from the start: every eighth, if near its limit."""
+    """Return a flat mask of places with conditions in the first round: every eighth, if near its limit."""
     is_first = np.zeros(is_near_limit.shape, dtype=bool)
     is_first[..., ::_FIRST_STRIDE] = True
     return np.asarray((is_first & is_near_limit).ravel())
@@ -194,7 +194,7 @@ def _shapes(k: Floats, unit: Floats, *, derivative: int = 0) -> Floats:
 
 
 def _longest_step(grid: Grid, heights: Floats, target: Floats) -> tuple[Floats, Bools, Bools]:
-    """Return heights on the way to `target`, after the longest step of `_STEPS` without arbitrage.
+    """Return the heights after the longest step of `_STEPS` towards `target` that has no arbitrage.
 
     Also returns flat masks of the places where `target` itself violates the conditions of g and of rises.
     """

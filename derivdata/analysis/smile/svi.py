@@ -78,7 +78,7 @@ def filled_bumps(fit: xr.Dataset) -> xr.Dataset:
 
 
 def bump_shape(z: Floats, *, derivative: int = 0) -> Floats:
-    """Return φ or a derivative of it."""
+    """Return the bump φ(z), or its first or second derivative."""
     x = np.clip(z / _RADIUS, -1.0, 1.0)
     inside = 1.0 - x * x
     if derivative == 0:
@@ -330,7 +330,7 @@ class _Hyperbola(NamedTuple):
     level: Floats
 
     def variance(self) -> Floats:
-        """Return w."""
+        """Return the total variance w."""
         w = self.bend * self.radius
         w += self.tilt * self.distance
         w += self.level

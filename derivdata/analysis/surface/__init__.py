@@ -163,7 +163,7 @@ def _surface(
     given: Any = None,
     spot: Any = None,
 ) -> xr.Dataset:
-    """Return the result of `from_chain`; without `moved`, without bumps, errors and covariance."""
+    """Return the result of `from_chain`; bumps, errors and covariance are included only if `moved`."""
     if isinstance(chain, pd.DataFrame) and is_cleaned(chain):
         if at is not None:
             raise ValueError(

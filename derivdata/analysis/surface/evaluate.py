@@ -286,7 +286,7 @@ def density(cut: Maturity, k: xr.DataArray, *, weighted: bool = False) -> xr.Dat
     """Return the density of ``ln(S/F)`` at `k`; if `weighted`, times ``e^k``, without overflow."""
 
     def kernel(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
-        """``p(k) = g(k) φ(d₂)/√w``, and ``e^k φ(d₂) = φ(d₁)``."""
+        """Return ``p(k) = g(k) φ(d₂)/√w``; if weighted, with ``e^k φ(d₂) = φ(d₁)``."""
         return np.asarray(density_factor(k, w, dw, d2w) * _vega(k, w, 1.0 if weighted else -1.0))
 
     return elementwise(lambda *arrays: _mixed(kernel, *arrays), *cut.parameters, k)
@@ -330,7 +330,7 @@ def _distribution(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
 
 
 def _vega(k: Floats, w: Floats, side: float = 1.0) -> Floats:
-    """Return ``φ(d₁)/√w``, twice the derivative of the call over F in total variance; for d₂ with −1."""
+    """Return ``φ(d₁)/√w``, twice the derivative of the call over F by w; with d₂ for ``side=-1``."""
     root = np.sqrt(np.where(w > 0.0, w, np.nan))
     return np.asarray(np.exp(-0.5 * (-k / root + side * root / 2.0) ** 2) / (_ROOT_TAU * root))
 

@@ -332,7 +332,7 @@ class LocalSource(Protocol):
         """Return the notices for the user since the last call."""
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the service."""
 
 
 def is_url(source: str) -> bool:

@@ -99,7 +99,7 @@ def open_archive(
 
 
 def _meant(path: str) -> str:
-    """Return a hint for a text that is not a folder but a venue or the address of a service."""
+    """Return a hint for a path that is the name of a venue or the address of a service; else empty text."""
     if path in VENUES:
         return f'; to request the venue itself, dd.connect("venues", venues=["{path}"])'
     if re.fullmatch(r"[\w-]+(\.[\w-]+)*\.[a-z]{2,}(:\d+)?(/.*)?", path):

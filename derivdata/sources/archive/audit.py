@@ -141,7 +141,7 @@ def speller(column: Column) -> Callable[[str], str]:
 
 
 def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
-    """Return the function that normalises the words of each column."""
+    """Return, by column, the function that normalises its words."""
     changes: dict[str, Callable[[str], Any]] = {
         name: speller(column) for name, column in table.columns.items() if column.allowed
     }
@@ -165,7 +165,7 @@ def audit(
     """Raise for conformed rows whose values suggest a mistake.
 
     `venues` are those with stored rows, and `read` returns such rows. `unit` is the unit that the user
-    stated, `accept` has the questions that are not asked.
+    stated, and `accept` has the checks to skip.
     """
     if rows.empty:
         return
@@ -208,9 +208,9 @@ def _ask_about_series(
 
 
 def _refuse_scaled_prices(table: Table, rows: pd.DataFrame, read: Read, questions: Collection[str]) -> None:
-    """Raise for prices off the stored ones of their symbol and time by a power of ten, at least 100.
+    """Raise for prices that are 100 times the stored ones of their symbol and time, or a higher power of ten.
 
-    Vendors write fixed-point numbers, and prices of 1,000 coins next to prices of one coin.
+    A ratio below 1 counts too. Such prices are fixed-point numbers of a vendor, or prices of 1,000 coins.
     """
     is_of_prices = {"symbol", "price_usd"} <= {*table.columns} and "time" in table.key
     if "unit" not in questions or not is_of_prices:

@@ -36,14 +36,15 @@ _LABELS_MOVED = pd.Timestamp("2026-06-25", tz="UTC")
 
 
 def _no_reasons(frame: pd.DataFrame) -> pd.Series:
-    """Return a column of reasons without any."""
+    """Return a column of missing reasons, to be filled for rejected rows."""
     return pd.Series(None, frame.index, dtype=object)
 
 
 def added_up(frame: pd.DataFrame, *, conflicts: list[str] | None = None) -> pd.DataFrame:
-    """Set payments with an interval to their hour; payments after a halt become one row.
+    """Round the times of payments to the hour, and add up the payments after a halt.
 
-    Times in files are some milliseconds or seconds early or late. A row that contradicts an earlier one of
+    Times in files are some milliseconds or seconds early or late. Only payments with an interval are changed.
+    A row that contradicts an earlier one of
     the same payment is omitted, and a text about it is added to `conflicts`; with None such rows are kept.
     """
     frame = frame.reset_index(drop=True)
@@ -118,9 +119,10 @@ def spaced(
 ) -> pd.DataFrame:
     """Derive each payment's interval from the spacing of the contract's rows, because the file has none.
 
-    Rates per interval were read as rates per 8 hours. Payments after a halt become one row. An interval that
-    these rows do not confirm is missing until the rows of the archive determine it. Venues that always pay
-    each hour have this interval, also where rows are further apart. `conflicts` is as in `added_up`.
+    The rates per interval were first read as rates per 8 hours. Payments after a halt become one row. An
+    interval that these rows do not confirm is missing until the rows of the archive determine it. Venues that
+    always pay hourly have an interval of an hour, even where rows are further apart. `conflicts` is as in
+    `added_up`.
     """
     frame = frame.reset_index(drop=True)
     rates = frame["rate_bps_8h"].to_numpy(dtype=np.float64)
@@ -206,7 +208,7 @@ def _hourly(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bought_and_sold(frame: pd.DataFrame) -> pd.DataFrame:
-    """Set taker sells to the turnover minus taker buys. The layout reads the turnover as ``sell_usd``."""
+    """Set taker sells to the turnover, which the layout reads as ``sell_usd``, minus taker buys."""
     if frame["contract_name"].astype(str).str.contains("USD_").any():
         raise ArchiveError(
             f"turnover of {frame['contract_name'].iloc[0]} is in coins, not in USD, as for all "
@@ -308,7 +310,7 @@ def _units_of_rows(frame: pd.DataFrame, unit_of: Callable[[str, str], _Amount | 
 
 
 def _reasons_by_contract(frame: pd.DataFrame, text: str) -> list[str]:
-    """Return a text for each row, with the name and the venue of its contract."""
+    """Return a reason for each row that names its contract and venue."""
     contracts = zip(frame["contract_name"], frame["exchange"], strict=True)
     return [text.format(name=name, venue=venue) for name, venue in contracts]
 

@@ -86,7 +86,7 @@ class MissingRows:
         self._has_resolution = False
 
     def see(self, frame: pd.DataFrame) -> None:
-        """Note the times of some rows."""
+        """Record the times of rows, to find missing ones."""
         if not self._is_regular or not len(frame):
             return
         names = [name for name in _SERIES_COLUMNS if name in frame]
@@ -102,7 +102,7 @@ class MissingRows:
             self._hours.append(hours)
 
     def text(self) -> str:
-        """Return how many rows are missing, and the longest runs; empty without a step or missing rows."""
+        """Return a text with the number of missing rows and the longest runs; empty without missing rows."""
         if not self._stamps:
             return ""
         if self._is_of_payments:
@@ -229,7 +229,7 @@ class RowBuffer:
         self._files: list[Path] = []
 
     def add(self, frame: pd.DataFrame) -> None:
-        """Hold some rows."""
+        """Add rows to the buffer."""
         if len(frame):
             self._frames.append(frame)
             self._rows += len(frame)
@@ -323,7 +323,7 @@ class BestQuotes:
         """Name of the contract by venue and symbol."""
 
     def see(self, frame: pd.DataFrame) -> None:
-        """Note the quote currencies of some rows."""
+        """Record the quote currencies of rows."""
         ranked = frame[frame[RANK].notna()]
         numbers, words = series_of(ranked, _SERIES)
         lowest = np.full(len(words), np.iinfo(np.int64).max)
@@ -332,7 +332,7 @@ class BestQuotes:
             self._ranks[pair] = min(rank, self._ranks.get(pair, rank))
 
     def are_best(self, frame: pd.DataFrame) -> Array:
-        """Return which rows have the best quote currency of their symbol and venue, and note their names.
+        """Return a mask of rows with the best quote currency of their symbol and venue, and record names.
 
         Rows of a venue's response have no priority, because its adapter has selected their contracts.
         """

@@ -59,7 +59,7 @@ class Words(NamedTuple):
         return distinct([change(text) for text in self.texts], self.codes)
 
     def is_in(self, texts: Sequence[str]) -> Array:
-        """Return which rows have one of some texts."""
+        """Return a mask of the rows whose text is one of these."""
         return np.append([text in texts for text in self.texts], False).astype(bool)[self.codes]
 
     @property
@@ -97,7 +97,7 @@ class Rejections:
         self.reasons: dict[int, str] = {}
 
     def reject(self, rows: Any, why: str | Callable[[int], str]) -> None:
-        """Reject some rows; `why` is the reason, or a function of the row's position."""
+        """Reject rows; `why` is the reason, or a function that returns it for the position of a row."""
         new = np.flatnonzero(np.asarray(rows, dtype=bool) & ~self.bad)
         self.bad[new] = True
         for row in new[:_SHOWN].tolist():
@@ -271,8 +271,8 @@ _DOT_NET = re.compile(r"(\d+)\.(\d{2}:\d{2}:\d{2})")
 def interval_hours(column: pa.ChunkedArray, rejections: Rejections) -> Array:
     """Return intervals in hours; a value outside `VALID_HOURS` in every unit is rejected.
 
-    The smallest unit that makes an interval of a number is its unit: 8 is hours, 480 minutes, 28800 seconds.
-    No interval of one unit is one of another.
+    The unit is the smallest one in which the number is a valid interval: 8 is hours, 480 minutes, 28800
+    seconds. A number is a valid interval in one unit only.
     """
     if pa.types.is_duration(column.type):
         micros = column.cast(pa.duration("us")).cast(pa.int64())
