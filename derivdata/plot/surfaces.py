@@ -58,7 +58,7 @@ _OUTER = 0.055
 _FARTHEST = 20.0
 _DEVIATIONS = (-1.5, 0.0, 1.5)
 """Moneyness at which venues are compared."""
-_HEADINGS = ("puts, −1.5 σ", "at the forward", "calls, +1.5 σ")
+_HEADINGS = ("puts,\n−1.5 σ", "at the\nforward", "calls,\n+1.5 σ")
 
 
 @figure_function
@@ -236,10 +236,10 @@ def venue_difference(
     Returns
     -------
     Axes
-        The left one of three panels: puts 1.5 standard deviations below the forward, options at the forward,
-        and calls 1.5 above it. The standard deviation is the reference's at the money. A bar is the median
-        of a venue over the tenors at which both venues have quotes, and a line their range. The data of the
-        figure has every tenor.
+        A line for each venue: puts 1.5 standard deviations below the forward, options at the forward, and
+        calls 1.5 above it. The standard deviation is the reference's at the money. A dot is the median over
+        the tenors at which both venues have quotes, and a bar their range. The data of the figure has every
+        tenor.
 
     Raises
     ------
@@ -253,86 +253,51 @@ def venue_difference(
     order = gap.isel(deviation=len(_DEVIATIONS) // 2).median("days").to_series()
     venues = list(order.sort_values(ascending=False, na_position="last").index)
     cells = 100.0 * gap.sel(exchange=venues).transpose("deviation", "exchange", "days").to_numpy()
-    panels = style.columns(ax, len(_DEVIATIONS), size=style.row_size(len(venues), 0.5))
-    if np.isfinite(cells).any():
-        _draw_differences(panels, cells)
-    ax = panels[0]
-    ax.set_yticks(np.arange(len(venues)), venues)
-    ax.set_ylim(len(venues) - 0.4, -0.6)
     symbol = "options"
     if "symbol" in fit.coords and fit["symbol"].ndim == 0:
         symbol = str(fit["symbol"].item())
     tenor_words = [f"{tenor:g}" for tenor in gap["days"].to_numpy()]
     spans = " and ".join(filter(None, [", ".join(tenor_words[:-1]), tenor_words[-1]])) + " days"
-    title = f"{symbol}: {_largest(gap, reference)}"
-    style.dress(ax, title=title, grid="x")
-    _write_key(ax, f"bar: median of {spans}; line: their range" if len(tenor_words) > 1 else f"in {spans}")
-    lowest = _dress_panels(panels, f"volatility minus that of {reference} [points]")
+    ax = style.axes(ax)
+    y = f"volatility minus that of {reference}\n[points]"
+    style.dress(ax, title=f"{symbol}: {_largest(gap, reference)}", x="strike [σ from the forward]", y=y)
+    ax.locator_params(axis="y", nbins=6, steps=[1, 2, 5, 10])
+    style.note(ax, f"dot: median of {spans}; bar: their range" if len(tenor_words) > 1 else f"in {spans}")
+    ax.set_xticks(_DEVIATIONS, _HEADINGS)
+    ax.set_xlim(_DEVIATIONS[0] - 0.4, _DEVIATIONS[-1] + 0.4)
+    _draw_differences(ax, venues, cells, reference)
     named = [(venue, day) for venue in venues for day in gap["days"].to_numpy()]
     rows = cells.transpose(1, 2, 0).reshape(len(named), -1)
     table = long_table(pd.DataFrame(rows, columns=_DEVIATIONS), "row", "deviations", "difference_points")
     labels = pd.DataFrame(named, columns=["exchange", "days"]).iloc[table["row"]].reset_index(drop=True)
     table = pd.concat([labels, table.drop(columns="row").astype(float)], axis=1)
-    return finish(ax, table, data, source=source, lowest=lowest)
+    return finish(ax, table, data, source=source)
 
 
-def _write_key(ax: Axes, words: str) -> None:
-    """Write a note above the headings of the panels."""
-    style.note(ax, words)
-    ax.texts[-1].set_position((ax.texts[-1].get_position()[0], 18.0))
-    lines = ax.texts[-1].get_text().count("\n") + 1
-    style.set_title(ax, ax.get_title(loc="left"), pad=23.0 + 10.5 * lines)
-
-
-def _dress_panels(panels: list[Axes], label: str) -> Axes:
-    """Write the common label of the x axes; return the axes with the label.
-
-    The footer is placed below this label. It is aligned left in narrow figures and right in others.
-    """
-    is_narrow = style.is_narrow(panels[0])
-    for panel in panels[1:]:
-        style.dress(panel, grid="x")
-    for panel in panels:
-        panel.tick_params(axis="y", length=0)
-        panel.locator_params(axis="x", nbins=2 if is_narrow else 4, steps=[1, 2, 5, 10])
-    if is_narrow:
-        panels[0].set_xlabel(label, loc="left")
-        return panels[0]
-    panels[-1].set_xlabel(label, loc="right")
-    return panels[-1]
-
-
-def _draw_differences(panels: list[Axes], cells: Array) -> None:
-    """Draw the median over times to expiry as a bar, its value, and the range as a line, in each panel.
+def _draw_differences(ax: Axes, venues: list[str], cells: Array, reference: str) -> None:
+    """Draw the medians over times to expiry as a line for each venue, with their ranges and values.
 
     `cells` has the dims moneyness, venue and time to expiry.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a venue may have no quotes at a moneyness
         middle, low, high = np.nanmedian(cells, axis=2), np.nanmin(cells, axis=2), np.nanmax(cells, axis=2)
-    first = min(float(np.nanmin(cells)), 0.0)
-    last = max(float(np.nanmax(cells)), 0.0)
-    # Space for the value right of a bar, whose width is fixed in points.
-    space = min(32.0 / (0.8 * style.cell_width(panels[0]) / len(panels)), 0.5)
-    reach = max(last - first, 0.1)
-    place = np.arange(cells.shape[1])
-    where: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 8.5}
-    for row, (panel, heading) in enumerate(zip(panels, _HEADINGS, strict=True)):
-        color = np.where(middle[row] >= 0.0, style.LONG, style.SHORT)
-        style.bars(panel, place, np.nan_to_num(middle[row]), 0.6, horizontal=True, color=color, alpha=0.75)
-        panel.hlines(place, low[row], high[row], color=style.ink(), lw=1.6)
-        panel.axvline(0.0, color=style.GREY, lw=1.0)
-        panel.annotate(heading, (0.5, 1.0), (0, 4), ha="center", annotation_clip=False, **where)
-        panel.set_xlim(first - 0.06 * reach, last + space / (1.0 - space) * reach)
-        _write_values_of_bars(panel, middle[row], high[row])
-
-
-def _write_values_of_bars(ax: Axes, middle: Array, high: Array) -> None:
-    """Write the median of each row right of its bar and its line."""
-    look: dict[str, Any] = {"fontsize": 8, "va": "center", "textcoords": "offset points"}
-    for row, value in enumerate(middle):
-        if np.isfinite(value):
-            ax.annotate(f"{value:+.2f}", (max(high[row], 0.0), row), (3, 0), **look)
+    ax.axhline(0.0, color=style.GREY, lw=1.0)
+    ends = [(0.0, reference, style.GREY)]
+    for place, venue in enumerate(venues):
+        look = style.look(place)
+        ax.vlines(_DEVIATIONS, low[:, place], high[:, place], color=look["color"], lw=5.0, alpha=0.35)
+        ax.plot(_DEVIATIONS, middle[:, place], "o", ms=5, lw=1.6, **look)
+        present = middle[np.isfinite(middle[:, place]), place]
+        if present.size:
+            ends.append((float(present[-1]), venue, str(look["color"])))
+        for deviation, value in zip(_DEVIATIONS, middle[:, place], strict=True):
+            if np.isfinite(value):
+                where: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points"}
+                where |= {"ha": "center", "fontsize": 8}
+                style.lift(ax.annotate(f"{value:+.2f}", (deviation, value), **where))
+    ax.margins(y=0.12)
+    style.label_ends(ax, ends)
 
 
 def _largest(gap: xr.DataArray, reference: str) -> str:

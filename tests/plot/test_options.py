@@ -276,8 +276,9 @@ def test_a_density_states_its_forwards() -> None:
 
 def test_volatility_difference_is_interpolated_within_expiries_only() -> None:
     reverse = plot.venue_difference(made.chains(), reference="beta", tenors=["30d"])
-    middle = reverse.get_figure(root=True).axes[0].child_axes[1]
-    assert "-2.00" in [t.get_text() for t in middle.texts]
+    texts = {t.get_text(): t for t in reverse.texts}
+    assert texts["-2.00"].xy[0] == 0.0, "at the forward"
+    assert texts["beta"].xy[1] == pytest.approx(np.interp(0.0, reverse.get_ylim(), (0.0, 1.0)))
     words = "BTC: alpha differs most from beta: its volatility is 2.00 points lower at the forward"
     assert " ".join(reverse.get_title(loc="left").split()) == words
     ax = plot.venue_difference(made.chains(), reference="alpha", tenors=["30d", "365d"])
