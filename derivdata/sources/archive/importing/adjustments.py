@@ -346,7 +346,7 @@ _PROOF = 0.05
 def _are_proven_coins(frame: pd.DataFrame, amounts: pd.Series, prices: pd.Series) -> Array:
     """Return a mask of amounts proven to be coins by a value in the file, for venues that count coins.
 
-    Collectors cut ``USDT`` off the names of contracts, so that the name alone does not show it.
+    Collectors cut ``USDT`` off the names of contracts, so the name alone does not show the settlement.
     """
     if "stated_value" not in frame:
         return np.zeros(len(frame), dtype=bool)
@@ -513,9 +513,9 @@ _MIN_SHARE_IN_USD = 0.1
 def _quotes_by_size(frame: pd.DataFrame) -> pd.DataFrame:
     """Put quotes into the coin or USD columns if the name, or the venue and size of quotes, determine which.
 
-    Other quotes are omitted. Quotes in USD on an underlying of at least 1,000 USD often exceed 20, and those
-    in coins never do, so that a chain of Deribit in USD was converted by whoever wrote it. One quote above 20
-    is a wrong quote of a chain in coins.
+    Other quotes are omitted. On an underlying of at least 1,000 USD, quotes in USD often exceed 20, and
+    quotes in coins never do. So a chain of Deribit with many quotes above 20 was converted to USD by the
+    writer of the file. A single quote above 20 is a wrong quote in a chain in coins.
     """
     venue = frame["exchange"].astype(object)
     names = frame["instrument_name"].astype(object).str.upper()
@@ -706,8 +706,8 @@ _PRICE_UNITS_OF_DRIFT = 1e6
 def _hourly_amounts(frame: pd.DataFrame) -> pd.DataFrame:
     """Convert Drift's funding of one coin [USD per hour] to a rate of its price.
 
-    Both are integers, in 1e-9 and 1e-6 USD, in the program's own records, and decimals in later ones. The
-    price of a coin may be whole in both, but not its funding of an hour.
+    In the program's own records both are integers, in 1e-9 and 1e-6 USD, and in later ones decimals. The
+    price may be a whole number in either, but an hour's funding is whole only in the former.
     """
     amount = frame["amount"]
     price = frame["price"]

@@ -60,7 +60,7 @@ def columns_named(head: Chunk, names: Collection[str]) -> list[str]:
 def columns_like(
     head: Chunk, words: re.Pattern[str], other_words: re.Pattern[str] | None = None
 ) -> list[str]:
-    """Return the columns whose names contain some words and none of some others."""
+    """Return the columns whose names match `words` and do not match `other_words`."""
     columns = [column for column in head.columns if words.search(column)]
     if other_words is None:
         return columns
@@ -68,7 +68,7 @@ def columns_like(
 
 
 def first_of(plain: Mapping[str, str], names: Sequence[str]) -> str | None:
-    """Return the column with the first of some plain names that the file has."""
+    """Return the column of the first of `names` that the file has; None without any."""
     for name in names:
         if name in plain:
             return plain[name]
@@ -209,7 +209,7 @@ _NOT_OF_QUOTES = re.compile(
 def _with_time_of_day(columns: list[str], head: Chunk) -> list[str]:
     """Return time columns, with date and time before columns that have only the same dates.
 
-    Candles are of their first time.
+    The first time of a candle is used.
     """
     names = {plain_name(name) for name in head.columns}
     if len(columns) < 2 or {"open", "close"} <= names or "date" not in plain_name(columns[0]):
@@ -277,7 +277,7 @@ def _scaled_amounts(head: Chunk) -> dict[str, str]:
 def _near_rate(head: Chunk) -> str | None:
     """Return the only column whose name contains the words of a funding rate.
 
-    Of several that are one rate in the units that their names state, it is that of the shortest period.
+    If several are one rate in different units, by their names, the one of the shortest period is returned.
     """
     near = columns_like(head, _NEAR_RATE, _NOT_A_RATE)
     if len(near) > 1 and _are_one_rate(near, head):
@@ -321,8 +321,8 @@ def _near_interest(head: Chunk) -> dict[str, str]:
 def _near_time(head: Chunk) -> str | None:
     """Return the only timestamp column, otherwise the only time column whose name contains "time".
 
-    A file without another time has that at which a collector had its rows. Of several that have the same
-    times, in other formats and zones, it is one in UTC.
+    Without any other time, the time at which a collector received the rows is used. If several columns have
+    the same times in different formats or zones, one in UTC is used.
     """
     near = [name for name, values in head.columns.items() if pa.types.is_timestamp(values.type)]
     if len(near) > 1:
@@ -366,8 +366,8 @@ _LONGEST_SNAPSHOT = pd.Timedelta(1, "h")
 def _are_of_listings(name: str, values: pa.ChunkedArray) -> bool:
     """Return whether times are listing times of contracts, not times of quotes.
 
-    Deribit's ``creation_timestamp`` is the former in lists of instruments, and the latter in summaries of
-    books.
+    Deribit's ``creation_timestamp`` is a listing time in lists of instruments, and the time of the quote in
+    summaries of books.
     """
     if not plain_name(name).startswith("creation"):
         return False
@@ -423,7 +423,7 @@ _AMOUNTS = ("oi_usd", "oi_coins", "underlying_price", "price_usd", "mark", "inde
 def _can_be(meaning: str, values: pa.ChunkedArray) -> bool:
     """Return whether values fit a meaning: text for names, and numbers that are not all missing for amounts.
 
-    Open interest is not 0 in all rows either: feeds of backtrader fill their column of it with zeros.
+    Open interest must not be 0 in all rows, because feeds of backtrader fill such a column with zeros.
     """
     if meaning == "rate":
         return values.null_count < len(values) or not len(values)
@@ -492,7 +492,7 @@ _OF_PRICE_BARS = frozenset("OHLC OHLCV PRICE PRICES KLINE KLINES CANDLES D W M H
 def quantity_of_ticker(source: Source, head: Chunk, symbols: str | None) -> str | None:
     """Return the quantity of candles by the tickers of their rows, or else by that in the file name.
 
-    None for tickers of prices. Raise for several quantities, and ask about one that is not known.
+    None for tickers of prices. Raise `Unclear` for an unknown quantity, and `ArchiveError` for several.
     """
     suffixes = {_suffix_of_ticker(text) for text in texts_of(head, symbols)}
     if suffixes <= {""}:

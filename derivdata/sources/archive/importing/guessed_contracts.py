@@ -53,7 +53,7 @@ _AMOUNTS_OF_FILLS = ("quantity", "filled_quantity", "value_usd")
 def columns_of_table(table: str, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> dict[str, str]:
     """Return the file's column for each of the table's names that the caller does not map.
 
-    An amount that the caller maps to one column is not that of another.
+    A column of amounts that the caller maps is not used for a second name.
     """
     columns = {*archive_table(table).columns}
     if "rate_bps_8h" in columns:
@@ -335,7 +335,7 @@ def _kind_of_stated_prices(source: Source, head: Chunk, given: Given) -> dict[st
 def _column_of_prices(source: Source, by_meaning: Mapping[str, str], kind: str | None) -> str | None:
     """Return the price column of the kind that the caller states, otherwise of the first kind in the file.
 
-    Ask for the time of closes without their opens: venues label bars by their starts.
+    Raise `Unclear` for closes without opens, because venues label bars by their starts.
     """
     if kind in _KINDS_OF_PRICES:
         column = _price_of_kind(source, by_meaning, kind)
@@ -355,7 +355,7 @@ def _column_of_prices(source: Source, by_meaning: Mapping[str, str], kind: str |
 def _price_of_kind(source: Source, by_meaning: Mapping[str, str], kind: str) -> str | None:
     """Return the column of the kind of price that the caller states; raise if columns are of other kinds.
 
-    A candle may be of any kind, so that its open has that of the caller.
+    The open of a candle may be of any kind, so it has the kind that the caller states.
     """
     if kind in by_meaning:
         return by_meaning[kind]
@@ -453,7 +453,7 @@ def path_words(
 
 
 def _refuse_other_currency(source: Source, *, has_symbols: bool) -> None:
-    """Ask whether prices are in USD if the file name contains another currency or a pair of coins."""
+    """Raise `Unclear` if the file name contains a currency other than USD, or a pair of coins."""
     name = source.file_name
     words = re.split(r"[^A-Z]+", name.upper())
     other = min(CURRENCIES & {*words}, default="")
@@ -483,9 +483,9 @@ _DATED_NAME = re.compile(
 
 
 def _refuse_dated_name(source: Source, head: Chunk, mapped: Mapping[str, str]) -> None:
-    """Ask for the symbol if the file name may be a dated future, that is, contains a Friday after the rows.
+    """Raise `Unclear` if the file name may be a dated future, that is, contains a Friday after the rows.
 
-    Other dates in names are those of the rows.
+    Other dates in file names are those of the rows.
     """
     column = mapped.get("time", "time")
     if column not in head.columns or not len(head):

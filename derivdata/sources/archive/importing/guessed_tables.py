@@ -1,4 +1,4 @@
-"""Determine the table of a file without a declared layout from its columns and name, or raise a question."""
+"""Determine the table of a file without a declared layout from its columns and name, or raise `Unclear`."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _has_other_words(table: str, head: Chunk) -> bool:
 
 
 def guessed_tables(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> list[str]:
-    """Return the tables that a file fills, by its columns; raise a question for none."""
+    """Return the tables that a file fills, by its columns; raise `Unclear` if there are none."""
     tables = _tables_of_rows(source, head, by_meaning)
     if not tables:
         if "rate" in by_meaning:
@@ -158,7 +158,7 @@ _OF_OPTIONS = re.compile(r"(?<![a-z])options?(?![a-z])", re.I)
 
 
 def _refuse_options(source: Source, tables: list[str]) -> None:
-    """Ask about a file whose name indicates options if its table is for perpetual contracts."""
+    """Raise `Unclear` if the file name indicates options but the table is for perpetual contracts."""
     other = [table for table in tables if table in ("oi_history", "orderbook_book")]
     if other and _OF_OPTIONS.search(source.file_name):
         raise Unclear(
@@ -183,9 +183,9 @@ def bare_volumes(head: Chunk) -> dict[str, str]:
 
 
 def unclear_volumes(source: Source, buy: str, sell: str) -> Unclear:
-    """Return the question about the unit of volumes of buyers and sellers.
+    """Return the `Unclear` error for volumes of buyers and sellers without a unit.
 
-    Binance's are coins; OKX's are contracts, coins or USD by the parameter ``unit`` of the request.
+    They are coins on Binance, and contracts, coins or USD on OKX, by the parameter ``unit`` of the request.
     """
     return Unclear(
         f"{source}: {buy} and {sell} may be in USD, coins or contracts: pass --unit usd if they are in "
@@ -271,7 +271,7 @@ _CLOSE = re.compile(r"(dvol|vol(atility)?_?index).*close|close.*dvol", re.I)
 
 
 def _refuse_closes(source: Source, head: Chunk) -> None:
-    """Ask for the times of a volatility index that has closes but no opens."""
+    """Raise `Unclear` for a volatility index with closes but no opens, whose times may be starts or ends."""
     closes = columns_like(head, _CLOSE)
     if len(closes) == 1:
         raise Unclear(
@@ -438,7 +438,7 @@ def _is_of_futures(head: Chunk, by_meaning: Mapping[str, str]) -> bool:
 
 
 def _refuse_perpetuals(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
-    """Ask which rows to import unless most markets are dated futures, as in a curve with its perpetual."""
+    """Raise `Unclear` for dated futures with perpetuals, unless most markets are dated, as in a curve."""
     column = by_meaning["instrument_name"]
     kinds = [market_of(text).kind for text in texts_of(head, column)]
     if kinds.count("future") <= len(kinds) / 2:
@@ -496,7 +496,7 @@ _FRONT_MONTHS = re.compile(r"(?<![a-z])cme(?![a-z])|front.?month|continuous|(btc
 
 
 def _refuse_front_months(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
-    """Ask about prices of CME futures, which do not belong to a perpetual contract."""
+    """Raise `Unclear` for prices of CME futures, which do not belong to a perpetual contract."""
     is_of_cme = "cme" in _venues(source, head, by_meaning, given)
     if is_of_cme or _FRONT_MONTHS.search(source.file_name):
         raise Unclear(
@@ -509,7 +509,7 @@ def _refuse_front_months(source: Source, head: Chunk, by_meaning: Mapping[str, s
 
 
 def _refuse_liquidations(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
-    """Ask for the side of liquidations, whose prices look like a price series."""
+    """Raise `Unclear` for liquidations without a side, whose prices look like a price series."""
     words = f"{source.file_name} {' '.join(head.columns)}"
     if by_meaning.get("last", "").lower() in ("open", "o") or not _FORCED.search(words):
         return
@@ -544,7 +544,7 @@ def are_trades(head: Chunk) -> bool:
 
 
 def _refuse_trades(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> None:
-    """Raise a question about the table of trades, whose prices look like a price series."""
+    """Raise `Unclear` for trades, whose prices look like a price series."""
     has_other_prices = {"mark", "index", "last"} & by_meaning.keys() and "side" not in by_meaning
     if has_other_prices or not are_trades(head):
         return
@@ -576,7 +576,7 @@ def _near_path(source: Source) -> str:
 
 
 def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None:
-    """Raise a question about candles if the file name suggests another quantity than prices."""
+    """Raise `Unclear` for candles if the file name suggests another quantity than prices."""
     if by_meaning.get("last", "").lower() not in ("open", "close", "o", "c"):
         return
     name = source.name if "premiumIndex" in source.name else source.file_name
@@ -605,7 +605,7 @@ def _refuse_other_candles(source: Source, by_meaning: Mapping[str, str]) -> None
 
 
 def _kind_of_rates(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> str:
-    """Return whether rates are payments or samples; raise a question for averages that may be either."""
+    """Return whether rates are payments or samples; raise `Unclear` for averages that may be either."""
     kind = _kind_by_times(source, head, by_meaning, given)
     if kind == "funding_settlements":
         _refuse_averages(source, by_meaning)
@@ -617,9 +617,9 @@ _OF_BUCKETS = re.compile(r"bucket", re.I)
 
 
 def _refuse_averages(source: Source, by_meaning: Mapping[str, str]) -> None:
-    """Ask for the table of rates that are named averages over a period, which may be the funding interval.
+    """Raise `Unclear` for rates named as averages over a period, which may be the funding interval.
 
-    The words are in the name of the rate, of the time, or of the file.
+    The words may be in the name of the rate column, of the time column, or of the file.
     """
     rate = by_meaning["rate"]
     time = by_meaning.get("time", "")
@@ -673,7 +673,7 @@ def _kind_by_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
 def _is_of_last_hours(rate: str, venues: list[str]) -> bool:
     """Return whether rates are those of the last 8 hours at any time, by the name of the rate and the venue.
 
-    Deribit pays all the time, so that they are samples (``interest_8h``, ``funding_8h``; API v2, 2026).
+    Deribit pays continuously, so its ``interest_8h`` and ``funding_8h`` are samples (API v2, 2026).
     """
     if venues in ([], ["deribit"]):
         return rate in ("interest8h", "funding8h") or (bool(venues) and rate.endswith("8h"))
@@ -685,7 +685,7 @@ _REALISED = re.compile(r"reali[sz]ed|settled|paid", re.I)
 
 
 def _repeated_payments(source: Source, column: str, apart: float) -> Unclear:
-    """Return the question about rates of the last payment, which do not apply at the time of the row."""
+    """Return the `Unclear` error for rates of the last payment, which do not apply at the row's time."""
     return Unclear(
         f"{source}: column {column} has the rate of a payment, but the rows are {apart:.3g} hours apart: "
         "pass --table funding_history to import it as the rate at the time of each row, or the table of "
@@ -727,7 +727,7 @@ def _kind_of_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], g
 def _is_poll_of_venues(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> bool:
     """Return whether rows are states of several venues at one time, with the open interest next to the rate.
 
-    A screener exports them so. Payments of one time have no open interest.
+    Screeners export such rows. Payments of several venues at one time have no open interest.
     """
     has_interest = bool({"oi_usd", "oi_coins"} & by_meaning.keys())
     return has_interest and len(set(_venues(source, head, by_meaning, given))) > 1
@@ -753,7 +753,7 @@ _MAX_AT_FLOOR = 0.2
 def _may_be_sums(source: Source, head: Chunk, rate: str, apart: float) -> bool:
     """Return whether rates of a venue that pays each hour may be sums of the hours between rows.
 
-    Their name says so, or many are at the floor of all these hours: 0.00125 % for each hour.
+    They may be if their name says so, or if many are at the floor of that many hours, 0.00125 % per hour.
     """
     if _OF_SUMS.search(f"{source.file_name} {rate}") is not None:
         return True
@@ -771,9 +771,9 @@ _MIN_APART = 1.9
 
 
 def _refuse_sampled_hours(source: Source, by_meaning: Mapping[str, str], apart: float) -> None:
-    """Ask for the table of hourly rates that are several hours apart.
+    """Raise `Unclear` for hourly rates that are several hours apart.
 
-    They are payments of several hours as rates of one, or samples of a venue that pays each hour, such as
+    They may be payments of several hours, stated per hour, or samples of a venue that pays hourly, such as
     Deribit's ``interest_1h``.
     """
     if apart > _MIN_APART and _OF_AN_HOUR.search(plain_name(by_meaning["rate"])):
@@ -955,10 +955,10 @@ def _columns_of_next_payments(head: Chunk) -> list[str]:
 def _is_next_payment_of_samples(
     head: Chunk, column: str, by_meaning: Mapping[str, str], given: Given
 ) -> bool:
-    """Return whether the next payments of a column are those of samples.
+    """Return whether rows with a column of next payments are samples, not payments.
 
-    A payment has the next one a whole interval after it, and no row before that. Intervals may differ by
-    contract and change.
+    They are payments if each row is a whole valid interval before its next payment, and its series has no row
+    in between. The interval may differ between contracts and change over time.
     """
     stamps = _stamps(head, by_meaning, given)
     following = _stamps(head, {"time": column}, given)
@@ -996,7 +996,8 @@ def _hours_of_rows(head: Chunk, by_meaning: Mapping[str, str], given: Given) -> 
 def intervals_of_next_payments(head: Chunk, given: Given) -> set[float]:
     """Return the shortest time [h] between the next payments that the rows of each series state.
 
-    OKX's ``nextFundingTime`` moves with the payments as well. Series with one payment have none.
+    OKX's ``nextFundingTime`` moves with the payments as well. A series with a single next payment has no such
+    time.
     """
     columns = _columns_of_next_payments(head)
     if len(columns) != 1:
@@ -1040,7 +1041,7 @@ _MIN_SERIES = 3
 
 
 def _some_of_payments(source: Source, venues: list[str], apart: float) -> Unclear:
-    """Return the question about rows that are further apart than the payments of the venue."""
+    """Return the `Unclear` error for rows that are further apart than the payments of the venue."""
     return Unclear(
         f"{source}: the rows are {apart:g} hours apart, but {', '.join(venues)} pays every hour: pass "
         "--table funding_history if they are samples, or --table funding_settlements if each row is the "

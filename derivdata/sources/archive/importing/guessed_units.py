@@ -108,7 +108,7 @@ def _has_percent_signs(head: Chunk, column: str) -> bool:
 
 
 def _unclear_unit(source: Source, head: Chunk, column: str) -> Unclear:
-    """Return the question about the unit of a column of rates."""
+    """Return the `Unclear` error for a column of rates without a known unit."""
     median = _median(_sizes(head, column))
     return Unclear(
         f"{source}: the unit of column {column} is unclear (median {median:.4g}): pass --unit "
@@ -263,7 +263,7 @@ def scales_of(source: Source, mapped: Mapping[str, str]) -> dict[str, float]:
 
 
 def unit_of_interest(source: Source, column: str) -> str:
-    """Return USD if the file name has it, else raise a question."""
+    """Return ``usd`` if the file name contains it, else raise `Unclear`."""
     if IN_USD.search(source.file_name) is not None:
         return "usd"
     raise Unclear(
@@ -412,9 +412,9 @@ Venues have 100 and 10 USD for inverse contracts, and less than a coin of BTC or
 
 
 def refuse_large_contracts(source: Source, head: Chunk, whole: Given) -> None:
-    """Ask for the unit of sizes of contracts that would be worth more than any contract of a perpetual.
+    """Raise `ArchiveError` for contract sizes that would be worth more than any perpetual's contract.
 
-    Contracts of a known amount of USD are read by that amount, whatever the file has.
+    Contracts of a known amount of USD are exempt, because that amount is used instead.
     """
     if whole.unit != "contracts" or "unit" in whole.accept:
         return
@@ -652,7 +652,7 @@ def amount_plan(source: Source, head: Chunk, whole: Given, given: Given) -> Amou
 
 
 def _column_of(names: Sequence[str], head: Chunk, given: Given) -> str | None:
-    """Return the file's column of the first of some columns of the table that it has."""
+    """Return the file's column for the first of these columns of the table that it has."""
     for name in names:
         column = given.map.get(name, name)
         if column in head.columns and name not in given.set:
@@ -666,7 +666,7 @@ def _has_contract_size(head: Chunk, given: Given) -> bool:
 
 
 def _without(given: Given, *names: str) -> Given:
-    """Return the options without the columns of some names."""
+    """Return the options without some columns of the table."""
     return given._replace(map={name: column for name, column in given.map.items() if name not in names})
 
 
@@ -751,7 +751,7 @@ def _first_rows(head: Chunk, whole: Given, size: str, price: str | None, value: 
 
 
 def _refuse_unclear(source: Source, rows: pd.DataFrame, size: str) -> None:
-    """Ask for the unit of amounts of a contract if neither the contract nor the values prove it."""
+    """Raise `Unclear` if neither the contract nor the values prove the unit of its amounts."""
     named = rows.dropna(subset=["exchange", "symbol"])
     for (word, name), own in named.groupby(["exchange", "symbol"], sort=False):
         venue = venue_of_word(str(word))

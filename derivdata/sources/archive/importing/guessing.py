@@ -1,4 +1,4 @@
-"""Plan the import of a file without a declared layout from its names and values, or raise a question."""
+"""Plan the import of a file without a declared layout from its names and values, or raise `Unclear`."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def guessed_plans(
 ) -> tuple[list[ImportPlan], tuple[str, ...]]:
     """Return the plans for a file with the library's column names, or unambiguous names, and notices.
 
-    Of several tables that a file fills, those are read whose units and words its columns state; a notice
-    has the question about each of the others.
+    If a file fills several tables, those with unambiguous units and words are read, and a notice states what
+    is unclear about each of the others.
     """
     exact = own_table(source, head, table, given)
     if exact is not None and table is None and _has_rows_of_others(head, exact):
@@ -151,9 +151,9 @@ def guessed_plans(
 
 
 def _take_dated_contracts(head: Chunk, by_meaning: dict[str, str]) -> None:
-    """Use the column that names dated futures as the instrument of the rows.
+    """Use the column with names of dated futures as the instrument of the rows.
 
-    A column without the name of one for markets, such as ``id``, must name dated futures in all rows.
+    A column whose own name does not indicate markets, such as ``id``, must have such names in all rows.
     """
     if "future" in kinds_of_markets(head, by_meaning.get("instrument_name")):
         return
@@ -214,7 +214,7 @@ def _drop_other_steps(source: Source, head: Chunk, by_meaning: dict[str, str], g
 
 
 def _refuse_no_market(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
-    """Ask for the venue, and for the symbol if it is missing too."""
+    """Raise `ArchiveError` if the venue is missing; the message requests the symbol too if it is missing."""
     stated = {*by_meaning, *given.set, *given.map, *names_in_path(source.name)}
     if "exchange" in stated:
         return
@@ -244,7 +244,7 @@ def _notices_of(plan: ImportPlan, head: Chunk, given: Given) -> tuple[str, ...]:
 
 
 def _notice_of_volumes(source: Source, head: Chunk, by_meaning: Mapping[str, str]) -> list[str]:
-    """Return the question about volumes of buyers and sellers next to the figures of other tables."""
+    """Return a notice that volumes of buyers and sellers next to other tables have no unit."""
     volumes = bare_volumes(head)
     if not volumes or "buy_usd" in by_meaning:
         return []
@@ -319,7 +319,7 @@ def _take_candles(source: Source, head: Chunk, table: str | None, by_meaning: di
 
 
 def _refuse_close(source: Source, by_meaning: Mapping[str, str]) -> None:
-    """Ask for the time of closes without their opens: venues label bars by their starts."""
+    """Raise `ArchiveError` for closes without opens, because venues label bars by their starts."""
     close = by_meaning["last"]
     if plain_name(close) in CLOSES and not OF_ENDS.search(plain_name(by_meaning.get("time", ""))):
         raise ArchiveError(
@@ -623,9 +623,9 @@ def _adjustment(table: str, given: Given, head: Chunk) -> Adjust | None:
 
 
 def _of_other_words(table: str, head: Chunk, stated: set[str]) -> frozenset[str]:
-    """Return the optional columns that the file fills with words which the table does not allow.
+    """Return the optional columns of the table for which the file has words that the table does not allow.
 
-    Such a column of the file has the same name by chance, so it is ignored.
+    The column of the file has the same name by chance, so it is ignored.
     """
     columns = archive_table(table).columns
     other = set()
@@ -642,7 +642,7 @@ _TIME_OF_PAYMENT = re.compile(
 
 
 def _refuse_time_of_payments(source: Source, table: str, given: Given) -> None:
-    """Raise for prices and open interest of a state at the time of its last or next payment.
+    """Raise for prices and open interest whose only time is that of the last or next payment.
 
     CoinEx's ``funding-rate`` has ``mark_price`` of now next to ``latest_funding_time`` (API v2, 2026).
     """
@@ -658,9 +658,9 @@ _LOANS = frozenset("borrow borrowing lend lending supply deposit loan".split())
 
 
 def _refuse_loans(source: Source, head: Chunk, column: str) -> None:
-    """Raise for rates of loans, whose rows have a word for them next to the rate.
+    """Raise for rates of loans, which a word in the rows indicates.
 
-    The name of a coin is no such word: Binance had the contract LENDUSDT in 2020.
+    The name of a coin does not count: Binance had the contract LENDUSDT in 2020.
     """
     for name, values in head.columns.items():
         if meaning_of(name) == "symbol":
@@ -682,7 +682,7 @@ _SERIES = frozenset(
 
 
 def _refuse_repeated_times(source: Source, head: Chunk, table: str, given: Given) -> None:
-    """Ask for the distinguishing column if most rows share time, symbol and venue with another row.
+    """Raise `Unclear` if most rows share time, symbol and venue with another row.
 
     Their time of day, or their contract, is in a column that was not recognised.
     """
@@ -713,7 +713,7 @@ _OF_ENDS = re.compile(r"end(?!ing)|until|(?<![a-z])to(?![a-z])", re.IGNORECASE)
 
 
 def _refuse_two_ends(source: Source, head: Chunk, mapped: Mapping[str, str]) -> None:
-    """Ask for the payment time of rates that have both the start and the end of a period."""
+    """Raise `Unclear` for rates with both the start and the end of a period, of which one is the payment."""
     start = mapped.get("time", "")
     ends = [name for name in columns_like(head, _OF_ENDS) if has_times(head.columns[name])]
     if _OF_STARTS.search(plain_name(start)) and len(ends) == 1:
@@ -781,9 +781,10 @@ _MAX_KINDS = 8
 
 
 def _with_interval(source: Source, head: Chunk, given: Given, table: str) -> Given:
-    """Add the interval of samples whose unit is per the venue's own, or ask for it.
+    """Add the interval of samples whose rates are per the venue's own interval.
 
-    It is a fact of the venue, or the time between the next payments that rows state.
+    It comes from the venue's facts, or from the time between the next payments that rows state. Raise
+    `Unclear` if neither is known.
     """
     if "rate_bps_8h" not in archive_table(table).columns or given.unit not in _OF_INTERVALS:
         return given
@@ -863,7 +864,7 @@ def _total_of(table: str, head: Chunk) -> dict[str, str]:
 
 
 def _refuse_rate_in_usd(source: Source, column: str) -> None:
-    """Ask whether Kraken's ``fundingRate`` is a fraction: historicalfundingrates has it in USD a contract.
+    """Raise `Unclear` for Kraken's ``fundingRate``: in ``historicalfundingrates`` it is in USD per contract.
 
     The fraction next to it is ``relativeFundingRate`` (Futures API v4, 2026).
     """

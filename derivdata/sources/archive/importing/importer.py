@@ -748,7 +748,7 @@ def _sources(tasks: Sequence[Task]) -> list[str]:
 
 
 def _unread(tasks: Sequence[Task]) -> list[str]:
-    """Return the line with the columns of numbers that are not stored; none without any."""
+    """Return a line with the numeric columns that are not stored; an empty list without any."""
     names = list(dict.fromkeys(name for task in tasks for name in task.unread))
     return [f"not read  {', '.join(names)}"] if names else []
 
@@ -766,7 +766,7 @@ def _units(plan: ImportPlan) -> str:
 
 
 def _some(values: pd.Series) -> str:
-    """Return the first words of a column, and the number of the others."""
+    """Return a text with the first words of a column, and the number of the others."""
     words = sorted(map(str, values.dropna().unique()))
     shown = ", ".join(words[:_EXAMPLES])
     if len(words) > _EXAMPLES:

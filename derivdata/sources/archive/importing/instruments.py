@@ -208,9 +208,9 @@ def reject_dated_contracts(
 ) -> None:
     """Reject rows of a coin or a pair if another column names a dated contract of it.
 
-    HTX has ``contract_code`` next to ``symbol``, and Binance has ``contractType`` next to ``pair``. A
-    column without the name of one for markets counts only if all its texts are names of contracts of the
-    row's coin, because an identifier may end in a date. Index prices belong to the coin in all rows.
+    HTX has ``contract_code`` next to ``symbol``, and Binance has ``contractType`` next to ``pair``. A column
+    whose name does not indicate markets counts only if all its texts are contracts of the row's coin, because
+    an identifier may end in a date. Index prices belong to the coin in any row, so they are not rejected.
     """
     if "symbol" not in columns or not _is_of_perpetuals(plan.table):
         return
@@ -244,7 +244,7 @@ def reject_dated_contracts(
 def _are_dated(name: str, words: Words, symbols: Words) -> Array:
     """Return a mask of rows with a dated contract of their coin in a column of contract names.
 
-    The date in a name of another coin, or in an identifier, says nothing about the row.
+    A date in the name of another coin, or in an identifier, does not apply to the row.
     """
     coins = symbols.strings()
     has_both = ~words.is_missing & ~symbols.is_missing
@@ -418,8 +418,8 @@ def _convert_amounts(columns: dict[str, Any], plan: ImportPlan, rejections: Reje
 def _of_known_contracts(columns: dict[str, Any], rejections: Rejections) -> bool:
     """Multiply open interest by the coins per contract in the venues' facts; False without their names.
 
-    Rows of the contracts whose size is unknown, or in USD, are rejected. A chunk of only such rows is no
-    error, as the result would depend on where chunks end.
+    Rows of the contracts whose size is unknown, or in USD, are rejected. A chunk with only such rows does not
+    raise, because the result would then depend on where chunks end.
     """
     if "exchange" not in columns or CONTRACT not in columns:
         return False

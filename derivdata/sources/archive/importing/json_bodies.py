@@ -143,7 +143,7 @@ class RecordList(NamedTuple):
 def records_of(body: Any, *, is_line: bool = False) -> RecordList:
     """Return the records in a body: fields next to their list become a column of each.
 
-    Of several lists the longest list of records counts. An object without a list is one record.
+    If there are several lists, the longest list of records is used. An object without a list is one record.
     """
     if isinstance(body, list):
         if is_line and body and not any(map(_is_nested, body)):

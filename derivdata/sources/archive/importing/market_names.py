@@ -273,7 +273,7 @@ def known_interval(venue: str, symbol: str) -> float | None:
 
 
 def venues_of(words: Iterable[str]) -> set[str]:
-    """Return the slugs of the venues of some words."""
+    """Return the slugs of the venues that these words name."""
     return {venue_of_word(word) for word in words}
 
 
@@ -364,8 +364,8 @@ FRIDAY = 4
 def may_name_dated_contracts(name: str, values: pa.ChunkedArray) -> bool:
     """Return whether a column has texts that end in a date as the names of dated contracts do.
 
-    A column without the name of one for markets, such as ``id`` or ``note``, must start with names of
-    contracts only.
+    If the column's name does not indicate markets, such as ``id`` or ``note``, all of its first texts must be
+    names of contracts.
     """
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
@@ -383,7 +383,7 @@ _FIRST_TEXTS = 1_000
 
 
 def is_of_markets(name: str) -> bool:
-    """Return whether a column has the name of one for markets, such as ``contract_code``."""
+    """Return whether the name of a column indicates markets, such as ``contract_code``."""
     return meaning_of(name) in _OF_MARKETS
 
 
@@ -497,7 +497,7 @@ _BULK_FILE = re.compile(
 
 
 def _venues_in(folders: Sequence[str]) -> set[str]:
-    """Return the venues that some names of files and folders have."""
+    """Return the venues in these names of files and folders."""
     words = {word.lower() for folder in folders for word in _WORD.split(folder)}
     venues = {venue_slug(word) for word in words if not word.isdigit()}  # 01 of a date is not the venue 01
     return venues & KNOWN_VENUES

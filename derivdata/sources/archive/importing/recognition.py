@@ -104,7 +104,7 @@ def with_zone(task: Task, heads: Mapping[Header | None, Chunk]) -> Task:
 
     Tools that write times without a zone write UTC: pandas (`to_datetime` with a `unit`, 3.0), freqtrade's
     and QuantConnect's data files, CryptoDataDownload, and the bulk files of Binance, all seen in 2026.
-    `row_checks.refuse_local_times` raises a question if the times contradict it.
+    `row_checks.refuse_local_times` raises an error if the times contradict it.
     """
     plan = task.plan
     if task.frame is not None or plan.tz is not None:
@@ -161,7 +161,7 @@ _OF_METATRADER = re.compile(r"<[A-Z]+>|tick_?vol(ume)?|real_volume", re.IGNORECA
 
 
 def _refuse_clock_of_broker(source: Source, head: Chunk) -> None:
-    """Ask for the zone of bars of MetaTrader, whose times are those of the broker's server.
+    """Raise `Unclear` for bars of MetaTrader without a zone: their times are those of the broker's server.
 
     Each broker has its own zone and summer time (mql5.com/en/articles/9929, 2021).
     """
@@ -205,7 +205,7 @@ def _zone_of_rows(source: Source, head: Chunk) -> str | None:
 
 
 def _stated_zone(source: Source, column: str) -> str | None:
-    """Return the zone in the name of the column of times; raise a question for an unspecified local time."""
+    """Return the zone in the name of the time column; raise `Unclear` for an unspecified local time."""
     try:
         return zone_in_name(column)
     except ValueError as word:
@@ -300,7 +300,7 @@ def _guessed(source: Source, head: Chunk, table: str | None, given: Given, label
 
 
 def _refuse_unknown_zone(source: Source, layout: Layout, given: Given) -> None:
-    """Ask for the time zone of a layout whose files have local times."""
+    """Raise `Unclear` for a layout with local times if the caller does not state their zone."""
     if layout.is_local and given.tz is None:
         raise Unclear(
             f"{source}: a {layout.label} has the local times of the computer that saved it: pass their "
@@ -311,7 +311,7 @@ def _refuse_unknown_zone(source: Source, layout: Layout, given: Given) -> None:
 
 
 def _with_unit(source: Source, head: Chunk, reads: Reads, given: Given, names: Mapping[str, str]) -> Given:
-    """Set the unit of rates and open interest by their size or the file name, or raise a question.
+    """Set the unit of rates and open interest by their size or the file name, or raise `Unclear`.
 
     `names` are the venue and the symbol of the file.
     """
@@ -483,7 +483,7 @@ _SHOWN_VENUES = 3
 
 
 def _refuse_other_venue(source: Source, head: Chunk, layout: Layout, given: Given) -> None:
-    """Raise a question about the venue if rows have a venue other than the layout's."""
+    """Raise `Unclear` if rows have another venue than the layout."""
     own = layout.set.get("exchange")
     if own is None or "exchange" in {*given.set, *given.map}:
         return
@@ -531,7 +531,7 @@ def _with_own_venue(head: Chunk, layout: Layout, said: Mapping[str, str], given:
 def _one_of(
     source: Source, fitting: list[tuple[Layout, dict[str, str]]], table: str | None
 ) -> tuple[Layout, dict[str, str]]:
-    """Return the most specific layout; raise a question for equally specific ones."""
+    """Return the most specific layout; raise `Unclear` if several are equally specific."""
     best = [pair for pair in fitting if pair[0].weight == fitting[0][0].weight]
     writers = list(dict.fromkeys(layout.source for layout, _ in best))
     labels = " and of ".join(layout.label for layout, _ in best)

@@ -282,11 +282,11 @@ def refuse_some_of_payments(frame: pd.DataFrame) -> None:
 
 
 def refuse_local_times(frame: pd.DataFrame) -> None:
-    """Raise a question about the zone of times that were read as UTC if their spacing contradicts UTC.
+    """Raise `ArchiveError` for times that were read as UTC if their spacing contradicts UTC.
 
-    Rows each 2 to 12 hours lie at multiples of their step since midnight UTC: payments and candles of all
-    venues but BitMEX and KuCoin do. Rows each hour or less jump by an hour where clocks are set forward, and
-    have an hour twice where they are set back.
+    Rows every 2 to 12 hours are at multiples of their step since midnight UTC, on all venues except BitMEX
+    and KuCoin. In a local zone, hourly or more frequent rows skip an hour when clocks are set forward, and
+    repeat an hour when they are set back.
     """
     if not {"symbol", "exchange", "time"} <= {*frame.columns}:
         return
@@ -312,7 +312,7 @@ def refuse_local_times(frame: pd.DataFrame) -> None:
 
 
 def _off_schedule(stamps: Array, step: int, offsets: Sequence[int]) -> str:
-    """Return a text about rows that are whole hours off the multiples of their step; empty if none are.
+    """Return a text about rows that are whole hours off the multiples of their step, else empty text.
 
     `offsets` are the hours after a multiple at which the venue has rows.
     """

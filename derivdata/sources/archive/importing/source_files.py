@@ -251,7 +251,7 @@ class Channels(NamedTuple):
 def by_channel(source: Source) -> Channels:
     """Return a source for each channel of a file of messages, one per line; else the file itself.
 
-    Messages of different channels have different fields, and some of the same name with other meanings.
+    Messages of different channels have different fields, and a field may have another meaning in each.
     """
     whole = Channels([source])
     if source.path.suffix.lower() in _NOT_OF_MESSAGES or not source.path.is_file():

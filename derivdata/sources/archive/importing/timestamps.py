@@ -112,7 +112,7 @@ _LETTERS = re.compile(r"[a-z]+|[^\W\da-zA-Z_]+", re.IGNORECASE)
 def zone_in_name(name: str) -> str | None:
     """Return the time zone in a column name, such as ``UTC+8`` in ``Time (UTC+8)``; None without one.
 
-    Raises `ValueError` with the word of a name that says local times of a zone that it does not state.
+    Raises `ValueError` with the word of the name if it indicates local times without a zone.
     """
     offset = _OFFSET_IN_NAME.search(name)
     if offset is not None:

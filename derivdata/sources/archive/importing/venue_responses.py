@@ -93,7 +93,7 @@ def _body(source: Source) -> bytes:
 def _possible_venues(stated: str | None, body: bytes) -> list[str] | None:
     """Return the venues whose adapters may read a body; None if its rows are of venues without an adapter.
 
-    The rows count more than a folder with a venue's name.
+    Venues in the rows take precedence over a folder with a venue's name.
     """
     if stated in VENUES:
         return [stated]
@@ -106,7 +106,7 @@ def _possible_venues(stated: str | None, body: bytes) -> list[str] | None:
 
 
 def _refuse_unnamed(source: Source, response: VenueResponse, named: str | None, given: Given) -> None:
-    """Ask whether rows without names belong to a response, unless the file name or an option states it."""
+    """Raise `Unclear` for rows without names, unless the file name or an option states their response."""
     is_of_ratio = "positioning_history" in response.tables and kind_of_ratio(source.file_name) is not None
     has_stated_kind = ("kind" in given.set or is_of_ratio) and named == response.venue
     if has_stated_kind or _names_path(source, response.path):
@@ -356,9 +356,10 @@ def _first_row(body: bytes) -> Any:
 
 
 def _of_kind(source: Source, responses: list[VenueResponse], given: Given) -> list[VenueResponse]:
-    """Return the readings with the kind of positions from the options or the file name, or raise a question.
+    """Return only the response of the kind that the options or the file name state.
 
-    Responses about accounts, top accounts and top positions have the same fields.
+    Ratios of accounts, top accounts and top positions have the same fields, so one body has several readings.
+    Raise `Unclear` if several kinds remain.
     """
     kinds: dict[str, VenueResponse] = {}
     for response in responses:
@@ -539,7 +540,7 @@ _FIRST_RECORDS = 200
 
 
 def _beginning(body: bytes) -> bytes:
-    """Return a list with its first records only; other bodies, and short ones, as they are."""
+    """Return the first records of a long list; other bodies are returned unchanged."""
     try:
         listed = msgspec.json.decode(body, type=list[msgspec.Raw])
     except msgspec.DecodeError:

@@ -63,7 +63,7 @@ class WideColumn(NamedTuple):
 def wide_columns(names: tuple[str, ...]) -> Mapping[str, WideColumn] | None:
     """Return the meanings of the columns of a wide table; None for a table of another form.
 
-    Two columns or more are of markets, and one of these of a leading coin, or all of venues.
+    At least two columns must be markets, and either one of them has a leading coin or all are venues.
     """
     columns: dict[str, WideColumn] = {}
     totals: list[str] = []
