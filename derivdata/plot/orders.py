@@ -65,7 +65,7 @@ def liquidations(
     figsize: Size | None = None,
     engine: Engine = "matplotlib",
 ) -> Axes | Any:
-    """Draw the value of liquidations over time, the price, the feed's coverage, and the value by venue.
+    """Draw the value of liquidations over time, the feed's coverage, and the price or the value by venue.
 
     Parameters
     ----------
@@ -91,10 +91,10 @@ def liquidations(
         The axes of the values over time: shorts (up) and longs (down) per step. The step is 1 minute in
         windows under an hour, 5 minutes under three hours, and else an hour or more, so that there are at
         most 72 bars. A bar over three times as high as the next has its value next to it. Below are the
-        price, the coverage if it is partial (blank for unobserved times), and the values of each venue with
-        its share of the total. Plotly draws a dot for each order instead of the venues' values; from 500
-        orders on it draws a dot for each step of about a 24th of the window. Areas are in proportion to the
-        value.
+        price with the highest step shaded, or without a price the values of each venue with its share of the
+        total; and the coverage if it is partial (blank for unobserved times). Plotly draws a dot for each
+        order instead of the venues' values; from 500 orders on it draws a dot for each step of about a 24th
+        of the window. Areas are in proportion to the value.
 
         Some venues throttle their feeds, so levels cannot be compared across venues.
 
@@ -111,10 +111,14 @@ def liquidations(
     limits = first - margin, last + margin
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
-    title = _liquidations_title(events, last - first) + "; coverage not stated" * (coverage is None)
+    title = _liquidations_title(events, last - first)
     level = None
-    if price is not None:
+    if price is None:
+        title += _largest_venue(events)
+    else:
         level = _around(style.median_price(price), first, last)
+        title += _peak(sums[0])
+    title += "; coverage not stated" * (coverage is None)
     price_label = _price_label(price)
     table = events[["time", "symbol", "exchange", "side", "value_usd"]]
     if engine == "plotly":
@@ -129,24 +133,28 @@ def liquidations(
         return frames.plotly_figure(strips, title, table, events, price, source=source, **size)
     if coverage is not None and _covers(coverage, first, last):
         coverage = None  # a bar over the whole window shows nothing
-    bars, *others, venues = _time_and_venues(ax, _by_venue(events, top), level, coverage)
+    if level is None:
+        bars, *others, lowest = _time_and_venues(ax, _by_venue(events, top), coverage)
+    else:
+        bars, *others = style.strips(ax, 2.0, 1.3, *[0.2] * (coverage is not None), gap=0.08)
+        others[0].plot(level["time"], level, color=style.ink(), lw=1.6)
+        others[0].locator_params(axis="y", nbins=4)
+        style.dress(others[0], y=price_label, form="number")
+        _shade_peak(others[0], *sums[:2])
+        lowest = others[-1]
+    if coverage is not None:
+        _coverage(others[-1], coverage)
     bars.set_xlim(limits)
     _label_sides(bars, list(sums[0]))
     _bars(bars, *sums, title)
     style.legend(bars, "above", handletextpad=0.2)
-    if level is not None:
-        style.dress(others[0], y=price_label, form="number")
     style.utc_axis([bars, *others][-1])
-    return finish(bars, table, events, price, source=source, lowest=venues)
+    return finish(bars, table, events, price, source=source, lowest=lowest)
 
 
-def _time_and_venues(
-    ax: Axes | None, by_venue: pd.DataFrame, level: Any, coverage: pd.DataFrame | None
-) -> list[Axes]:
-    """Return axes for the values over time, with the price and the coverage if given, and of the venues."""
+def _time_and_venues(ax: Axes | None, by_venue: pd.DataFrame, coverage: pd.DataFrame | None) -> list[Axes]:
+    """Return axes for the values over time, with the coverage if given, and of the venues."""
     heights = [2.4]
-    if level is not None:
-        heights.append(1.3)
     if coverage is not None:
         heights.append(0.3)
     rows = _ROW * (len(by_venue) + 1)
@@ -155,14 +163,26 @@ def _time_and_venues(
     below = min(rows / style.height_of(host), 0.45)
     gap = min(_DATES / style.height_of(host), 0.2)
     strips = style.strips(host.inset_axes((0.0, below + gap, 1.0, 1.0 - below - gap)), *heights, gap=0.1)
-    if level is not None:
-        strips[1].plot(level["time"], level, color=style.ink(), lw=1.3)
-        strips[1].locator_params(axis="y", nbins=4)
-    if coverage is not None:
-        _coverage(strips[-1], coverage)
     venues = host.inset_axes((0.0, 0.0, 1.0, below))
     _draw_venues(venues, by_venue)
     return [*strips, venues]
+
+
+def _shade_peak(ax: Axes, sums: dict[str, pd.Series], step: np.timedelta64) -> None:
+    """Shade the time of the highest bar."""
+    values = pd.concat(list(sums.values())).abs()
+    if values.any():
+        start = values.idxmax().to_datetime64()
+        ax.axvspan(start, start + step, color=GREY, alpha=0.2, lw=0)
+
+
+def _peak(sums: dict[str, pd.Series]) -> str:
+    """Return a description of the highest bar; empty without one."""
+    values = pd.concat(dict(zip(("longs", "shorts"), sums.values(), strict=True))).abs()
+    if not values.any():
+        return ""
+    side, start = values.idxmax()
+    return f"; peak from {start:%H:%M} UTC: {_million(values.max() * 1e6)} of {side}"
 
 
 def _by_venue(events: pd.DataFrame, top: int) -> pd.DataFrame:
@@ -234,13 +254,16 @@ def _liquidations_title(events: pd.DataFrame, span: pd.Timedelta) -> str:
     if not value:
         return f"{assets}: no liquidations {length}".removeprefix(": ")
     longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value
-    by_venue = events.groupby("exchange", observed=True)["value_usd"].sum()
     side, share = ("longs", longs) if longs >= 0.5 else ("shorts", 1.0 - longs)
-    words = f"{assets}: {side} were {style.share(share)} of the {_million(value)} liquidated {length}"
-    if len(by_venue) > 1:
-        most = style.share(by_venue.max() / value)
-        words += f"; {most} of the total was on {by_venue.idxmax()}"
-    return words
+    return f"{assets}: {side} were {style.share(share)} of the {_million(value)} liquidated {length}"
+
+
+def _largest_venue(events: pd.DataFrame) -> str:
+    """Return a description of the share of the largest venue; empty for one venue or without a value."""
+    by_venue = events.groupby("exchange", observed=True)["value_usd"].sum()
+    if len(by_venue) < 2 or not by_venue.any():
+        return ""
+    return f"; {style.share(by_venue.max() / by_venue.sum())} of the total was on {by_venue.idxmax()}"
 
 
 def _million(value: float, million: str = "million") -> str:

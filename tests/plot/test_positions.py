@@ -134,13 +134,20 @@ def panels_of(ax: Axes) -> tuple[list[Axes], Axes]:
     return over_time.child_axes, venues
 
 
-def test_price_is_below_the_values_and_small_venues_share_a_row() -> None:
-    ax = plot.liquidations(made.liquidated(), price=made.price())
-    (values, lowest), _ = panels_of(ax)
+def test_price_replaces_the_venues_and_small_venues_share_a_row() -> None:
+    """The first of the largest orders is a short of 0.75 M USD at 10:00."""
+    events = made.liquidated()
+    ax = plot.liquidations(events, price=made.price())
+    values, lowest = ax.get_figure(root=True).axes[0].child_axes
     assert values is ax
     assert lowest.get_ylabel() == "price\n[USD]"
     drawn = lowest.lines[0].get_ydata()
     assert drawn == pytest.approx([1e6, 1e6 * (1 + 1 / 39)]), "until the first price after the eleven hours"
+    title = " ".join(ax.get_title(loc="left").split())
+    assert title.endswith("; peak from 10:00 UTC: 0.8 million USD of shorts; coverage not stated")
+    [shaded] = lowest.patches
+    assert shaded.get_x() == mdates.date2num(made.START + pd.Timedelta(10, "h"))
+    assert shaded.get_width() * 24.0 == pytest.approx(1.0)
     with pytest.raises(ValueError, match="price has several symbols"):
         plot.liquidations(made.liquidated(), price=made.price().expand_dims(symbol=["BTC", "ETH"]))
     _, venues = panels_of(plot.liquidations(made.liquidated(), top=1))
