@@ -47,6 +47,7 @@ _NO_BUCKETS = ("raw", "unstated")
 _MIN_VENUES = 3
 _MIN_SHARED = 10  # minimum number of common steps to compare the prices of two venues
 _NEVER = np.iinfo(np.int64).min  # NaT
+_HOUR = 3_600e6  # µs
 _LATE = 60_000_000  # maximum delay of a row's timestamp after its step [µs]
 _COUNTS = (
     "expected present missing gaps duplicates conflicts repeated_pages frozen stale session_closed padded "
@@ -357,7 +358,8 @@ def _examine(
         end = batch.stamps[:, -1]
         lengths, steps = steps_in_force(batch, stated)
         ends = _missing_at_ends(batch, steps, window, expiries[rows])
-        before, after = ends.before[:, 0], ends.after[:, 0]
+        before = ends.before[:, 0]
+        after = ends.after[:, 0]
         clamped = before > 0
         clamped_end = after > 0
         whole = completeness(lengths, steps, count)
@@ -365,7 +367,7 @@ def _examine(
         whole["missing"] = whole["missing"] + before + after
         whole["gaps"] = whole["gaps"] + clamped + clamped_end
         for at_end, length in ((clamped, ends.early), (clamped_end, ends.late)):
-            longest = np.where(at_end, length / 3_600e6, 0.0)
+            longest = np.where(at_end, length / _HOUR, 0.0)
             whole["longest_gap_hours"] = np.maximum(whole["longest_gap_hours"], longest)
         not_requested = unknown
         if answered is not None:
@@ -388,7 +390,7 @@ def _examine(
             "clamped": clamped,
             "clamped_end": clamped_end,
             "stated_hours": hours,
-            "wrong_interval": row_quantile(steps, 0.5) < 0.55 * hours * 3_600e6,
+            "wrong_interval": row_quantile(steps, 0.5) < 0.55 * hours * _HOUR,  # about half or less
             "off_schedule": _off_schedule(batch, steps),
             "open_last_bucket": is_open,
         }
@@ -412,6 +414,7 @@ class _Ends(NamedTuple):
 
 
 def _missing_at_ends(batch: Batch, steps: Floats, window: _RequestedWindow, expiries: Floats) -> _Ends:
+    """Return the missing rows of each series at both ends of the window; 0 at an end that is unknown."""
     # 1. Find the steps at both ends. For a single row, only the step of the table is known.
     count = batch.there.sum(axis=1)
     first = last = np.full(len(count), np.nan if window.step is None else float(window.step))
@@ -428,7 +431,8 @@ def _missing_at_ends(batch: Batch, steps: Floats, window: _RequestedWindow, expi
         until = window.end if window.as_of is None else min(window.end, window.as_of)
         late = np.minimum(until, expiries) - batch.stamps[:, -1]
 
-    # 3. Count their rows. A part of two steps is not missing: the window may begin and end between rows.
+    # 3. Count their rows. Up to two rows are not missing: the window may begin and end between rows. At its
+    # end they need a part of three steps, because the window contains its start but not its end.
     before = np.where(early > 2 * first, np.floor(early / first), 0.0)
     after = np.where(late > 3 * last, np.ceil(late / last) - 1.0, 0.0)
     return _Ends(early, late, before[:, None], after[:, None], first[:, None], last[:, None])
@@ -440,8 +444,9 @@ def _off_schedule(batch: Batch, steps: Floats) -> Array:
         return np.zeros(len(steps))
     step_before = np.concatenate([steps[:, :1], steps], axis=1)
     # Some venues pay at 04:00, 12:00 and 20:00, so the grid has a step of at most 4 hours.
-    after_grid = np.mod(batch.stamps, np.where(step_before > 0.0, np.minimum(step_before, 14_400e6), 1.0))
-    return np.asarray((batch.there & (step_before >= 7_200e6) & (after_grid > _LATE)).sum(axis=1))
+    grid_step = np.where(step_before > 0.0, np.minimum(step_before, 4 * _HOUR), 1.0)
+    after_grid = np.mod(batch.stamps, grid_step)
+    return np.asarray((batch.there & (step_before >= 2 * _HOUR) & (after_grid > _LATE)).sum(axis=1))
 
 
 def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, column: str) -> None:
@@ -460,7 +465,7 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, colu
     for rows in _markets(report):
         if len(rows) < _MIN_VENUES:
             continue
-        bucket[rows] = row_quantile(figures["step_hours"][rows][None], 0.5) * 3_600e6
+        bucket[rows] = row_quantile(figures["step_hours"][rows][None], 0.5) * _HOUR
         if bucket[rows[0]] > 0.0:
             first, values = points.side_by_side(rows, int(bucket[rows[0]]))
             waiting.setdefault(values.shape[1], []).append((rows, first, values))
@@ -505,7 +510,7 @@ def _compare_two_venues(figures: dict[str, Any], points: Points, report: pd.Data
 
 def _compare_two_prices(figures: dict[str, Any], points: Points, rows: Indices) -> None:
     """Report the ratio of two venues' prices for both, because prices do not show which one is wrong."""
-    bucket = row_quantile(figures["step_hours"][rows][None], 0.5)[0] * 3_600e6
+    bucket = row_quantile(figures["step_hours"][rows][None], 0.5)[0] * _HOUR
     if not bucket > 0.0:
         return
     _, values = points.side_by_side(rows, int(bucket))

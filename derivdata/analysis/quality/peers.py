@@ -22,7 +22,7 @@ from derivdata.support.arrays import Array, Bools, Floats, Indices
 
 _MIN_SHARED_ROWS = 20
 """Minimum number of common steps on each side of a change."""
-_PEERS = 2
+_PEERS = 2  # minimum number of other series for a median
 _SIZE = np.log(5.0)
 _CHANGES = {300.0: np.log(1.6), 60.0: np.log(3.5)}
 """Minimum change of a rate's size (log ratio) by number of days."""
@@ -189,7 +189,11 @@ def _reset_unconfirmed_of_three(findings: Comparison, values: Floats) -> None:
 
 
 def _exceeds(ratios: Floats, finding: float) -> bool:
-    """Return whether log ratios to two peers follow a finding and exceed the log ratio of the peers."""
+    """Return whether a finding is confirmed by log ratios to two peers and of the peers to each other.
+
+    Each ratio to a peer must be at least `_FOLLOWS` of the finding, and larger than the ratio of the peers.
+    """
+    # The product with the finding, not the quotient by it, also requires the same sign.
     follows = ratios[:2] * finding >= _FOLLOWS * finding**2
     return bool(follows.all() and np.abs(ratios[:2]).min() > np.abs(ratios[2]))
 
@@ -288,7 +292,7 @@ def octaves_to_others(values: Floats) -> Floats:
     ends = np.where(np.roll(equals_previous, -1, axis=0), len(values), position + 1)
     size = np.minimum.accumulate(ends[::-1], axis=0)[::-1] - first
 
-    # 3. Subtract the median exponent of the rest of the group, whose positions skip the value itself.
+    # 3. Subtract the lower median exponent of the rest of the group, whose positions skip the value itself.
     median = first + (size - 2) // 2
     median = np.minimum(median + (median >= position), len(values) - 1)
     difference = exponent - np.take_along_axis(exponent, median, axis=0)
@@ -377,10 +381,15 @@ def _change_of_octave(octaves: Floats) -> tuple[Floats, Array]:
 
 
 def _refined(ratio: Floats, change: Floats, at: Array) -> Array:
-    """Move each change to the time that best separates the values below its middle from those above it."""
+    """Return the position of each change that best separates lower from higher values; −1 without a change.
+
+    The limit between lower and higher is the middle of the medians on both sides of `at`.
+    """
     refined = at.copy()
     for row in np.flatnonzero(at >= 0):
         middle = 0.5 * (np.nanmedian(ratio[row, : at[row]]) + np.nanmedian(ratio[row, at[row] :]))
+        # −1 for a value that belongs before the change, 1 for one after it: the running sum is smallest at
+        # the last value before the change.
         side = np.nan_to_num(np.sign(ratio[row] - middle)) * np.sign(change[row])
         refined[row] = int(np.argmin(np.cumsum(side))) + 1
     return refined

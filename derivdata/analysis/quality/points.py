@@ -25,11 +25,11 @@ _MINUTE = 60e6
 _MAD_TO_STD = 1.4826
 _MAX_THINNED = 60  # maximum number of gaps in a stretch whose every second row counts as missing
 _DAY = 86_400_000_000  # µs
-_CLOSES = 20 * 3_600_000_000
-_OPENS = 15 * 3_600_000_000
+_CLOSES = 20 * 3_600_000_000  # close in New York in summer, after 00:00 UTC [µs]
+_OPENS = 15 * 3_600_000_000  # after the opening there in winter (14:30), after 00:00 UTC [µs]
 _CONSTANT = 1e-9  # relative difference below which values count as equal
 _STALE = 12  # minimum run of a value that is otherwise rare in the series
-_STALE_SHARE = 0.01
+_STALE_SHARE = 0.01  # maximum share of the other rows with a value for it to be rare
 
 
 class Batch(NamedTuple):
@@ -195,14 +195,15 @@ def _spread(apart: Floats, middle: Floats) -> Floats:
     values. If they are 0 as well, the median distance of the values off the floor is used. Percentiles use
     the lower value, so that one outlier among few values does not hide itself.
     """
-    level = 1e-9 * np.abs(middle) + 1e-300
+    level = _CONSTANT * np.abs(middle) + 1e-300
     ordered = np.sort(apart, axis=1)
     last = np.maximum(np.isfinite(ordered).sum(axis=1) - 1, 0)
-    wide = [row_quantile(apart, 0.5) * _MAD_TO_STD]
+    estimates = [row_quantile(apart, 0.5) * _MAD_TO_STD]
     for share, scale in ((0.75, 0.8693), (0.97, 0.4608)):  # 1 / Φ⁻¹((1 + share) / 2)
         place = np.floor(last * share).astype(np.intp)[:, None]
-        wide.append(np.take_along_axis(ordered, place, axis=1)[:, 0] * scale if ordered.shape[1] else middle)
-    spread = np.max(wide, axis=0)
+        quantile = np.take_along_axis(ordered, place, axis=1)[:, 0] if ordered.shape[1] else middle
+        estimates.append(quantile * scale)
+    spread = np.max(estimates, axis=0)
     off = row_quantile(np.where(apart > level[:, None], apart, np.nan), 0.5) * _MAD_TO_STD
     return np.asarray(np.where(spread > level, spread, np.where(np.isfinite(off), off, 0.0)))
 
@@ -375,17 +376,21 @@ def blocks(series: Numbers, groups: Indices) -> Iterator[Block]:
     groups
         Number of each series' group, ascending: series of one group are in one block.
     """
-    size = np.zeros(groups.size, dtype=np.int64)
+    # 1. Count the rows of each series.
+    row_counts = np.zeros(groups.size, dtype=np.int64)
     for start in range(0, series.size, _CHUNK):
         chunk = series[start : start + _CHUNK]
-        size += np.bincount(chunk[chunk >= 0], minlength=groups.size)
-    most = max(_BLOCK_ROWS, series.size // _MAX_BLOCKS)
-    begins = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), groups.size)
+        row_counts += np.bincount(chunk[chunk >= 0], minlength=groups.size)
+    max_rows = max(_BLOCK_ROWS, series.size // _MAX_BLOCKS)
+
+    # 2. End each block at the last end of a group within `max_rows`. A larger group is one block.
+    group_ends = np.append(np.flatnonzero(np.diff(groups, prepend=-1)), groups.size)[1:]
     first = 0
     while first < groups.size:
-        total = np.cumsum(size[first:])
-        fitting = begins[(begins > first) & (total[np.maximum(begins - first - 1, 0)] <= most)]
-        stop = int(fitting[-1] if fitting.size else begins[begins > first][0])
+        rows_up_to = np.cumsum(row_counts[first:])
+        ends = group_ends[group_ends > first]
+        fitting = ends[rows_up_to[ends - first - 1] <= max_rows]
+        stop = int(fitting[-1] if fitting.size else ends[0])
         rows = np.flatnonzero((series >= first) & (series < stop))
         yield Block(rows, first, stop - first)
         first = stop
@@ -554,11 +559,14 @@ def count_not_requested(stamps: Array, gaps: Floats, steps: Floats, windows: Seq
     counts = np.zeros(len(stamps))
     missing = missing_in_gaps(gaps, steps)
     for row, answered in enumerate(windows):
-        lacking = missing[row]
-        holes = np.flatnonzero(lacking)
-        number = np.concatenate([np.arange(1, lacking[hole] + 1) for hole in holes] or [np.zeros(0)])
-        hole = np.repeat(holes, lacking[holes])
-        timestamps = stamps[row][hole] + steps[row][hole] * number
+        # 1. Compute the time of each missing row: 1, 2, … steps after the last row before its gap.
+        gap_places = np.flatnonzero(missing[row])
+        gap_sizes = missing[row, gap_places]
+        step_numbers = np.concatenate([np.zeros(0), *(np.arange(1, size + 1) for size in gap_sizes)])
+        gap = np.repeat(gap_places, gap_sizes)
+        timestamps = stamps[row, gap] + steps[row, gap] * step_numbers
+
+        # 2. Count those that the last window that starts before them does not include.
         before = np.searchsorted(answered[:, 0], timestamps, side="right") - 1
         inside = before >= 0
         inside[inside] = timestamps[inside] < answered[before[inside], 1]
