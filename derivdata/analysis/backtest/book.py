@@ -28,7 +28,8 @@ from derivdata.units import BPS, REFERENCE_HOURS
 
 _ROUNDING = 1e-9  # intervals
 DIRECTION = np.array([[1.0], [-1.0]])  # sign of a leg's profit if its price rises
-_ENTRY, _EXIT = np.array([[0], [1]]), np.array([[1], [0]])  # sides of the legs' trades: buy 0, sell 1
+_ENTRY = np.array([[0], [1]])  # sides of the legs' trades: the long leg buys (0), the short leg sells (1)
+_EXIT = np.array([[1], [0]])
 
 
 class Account(NamedTuple):
@@ -182,6 +183,7 @@ class Book:
         return self._receive(held, np.where(covered > 0.0, rate, 0.0), covered)
 
     def _receive(self, held: Indices, rate: Floats, hours: Floats) -> Floats:
+        """Book funding at a rate [bps/8h] over some hours, by leg; return its sum by place [USD]."""
         notional = self.coins[held] * self.mark[:, held]
         received = -DIRECTION * rate * hours / REFERENCE_HOURS / BPS * notional  # longs pay positive amounts
         self.leg_funding[:, held] += received
@@ -195,6 +197,7 @@ class Book:
         return np.asarray(margined & (self._equity() < needs))
 
     def _equity(self) -> Floats:
+        """Return margin, unrealised P&L and funding of each leg [USD]."""
         unrealised = DIRECTION * self.coins * (self.mark - self.entry)
         return np.asarray(self.margin + unrealised + self.leg_funding)
 
@@ -239,7 +242,8 @@ class Book:
         coins = leg_usd / mark.mean(axis=0)
         more = coins > before
         entry = self.entry[:, at]
-        # A closed part realises its gain. An added part enters at the current mark.
+        # A closed part realises its gain, which counts to the leg's equity as funding does. An added part
+        # enters at the current mark.
         gained = DIRECTION * (before - coins) * (mark - entry)
         self.leg_funding[:, at] += np.where(more, 0.0, gained)
         self.entry[:, at] = np.where(more, (before * entry + (coins - before) * mark) / coins, entry)
@@ -261,11 +265,15 @@ class Book:
         due
             Last known interval [h] of the legs' settlements, used to count missing payments.
         """
+        # 1. Count the payments since the last one of each leg, if the next one is overdue. `until` is the due
+        # time of the last of them; a leg without overdue payments gets its entry, and none are counted.
         interval = np.where(due > 0.0, due, 1.0)
         gap = now - self.of_legs(self.paid_at, at)
         overdue = (due > 0.0) & (gap > LATE * interval) & np.isfinite(gap)
         until = np.where(overdue, now - np.mod(np.where(overdue, gap, 0.0), interval), self.opened[at])
         self.missing[:, at] += self._lacking(at, until, interval)
+
+        # 2. Trade, and record the position.
         traded = self._trade(at, self.coins[at], _EXIT, fills, lost)
         self.closed.append(
             {
@@ -575,6 +583,7 @@ class CoinBook(Book):
         return np.asarray(gained)
 
     def _receive(self, held: Indices, rate: Floats, hours: Floats) -> Floats:
+        """Book funding as `Book._receive` does, and the coins of coin-settled legs."""
         received = -DIRECTION * rate * hours / REFERENCE_HOURS / BPS * self._notional(held)
         self.leg_funding[:, held] += received
         self.funding[held] += received.sum(axis=0)
@@ -595,6 +604,7 @@ class CoinBook(Book):
         return np.asarray(margined & (self._equity() < needs))
 
     def _equity(self) -> Floats:
+        """Return the equity of each leg [USD], with coins at their current value."""
         every = np.arange(self.symbol.size)
         in_coin = self.contracts.in_coin[self.legs]
         paid = np.where(in_coin, 0.0, self.leg_funding)  # the value of coin legs includes the payments

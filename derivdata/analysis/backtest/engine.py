@@ -381,30 +381,38 @@ def simulate(given: Setting, rules: Sequence[Any]) -> Journal:
 
 
 def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats], journal: Journal) -> None:
-    """Mark the positions and pay due amounts. Orders filled at this row earn from the next row on."""
+    """Mark the positions and pay due amounts. Orders filled at this row earn from the next row on.
+
+    `accrual` has the last sampled rate of each series [bps/8h] and its time [h]. It is updated in place.
+    """
+    # 1. Mark the open pairs.
     held = book.held
     row = now.row
     if held.size:
         passed = now.hours - market.since[max(row - 1, 0)]
         journal.add(journal.price, held, book.mark_to(now.fills.mark, now.hours, passed))
+    # 2. Pay settlements, which have an interval.
     rates = market.rates.row(row)
     if market.interval is not None:
         paid = book.settle(rates, market.interval.row(row), now.hours)
         journal.add(journal.funding, held, paid)
         return
-    last, at = accrual
+
+    # 3. Accrue sampled rates since the previous row, each until it is `market.limit` hours old.
+    last_rate, last_time = accrual
     if held.size and row:
         before = market.since[row - 1]
-        hours = np.clip(np.minimum(now.hours, at + market.limit) - before, 0.0, None)
-        journal.add(journal.funding, held, book.accrue(last, hours, now.hours - before))
-    there = np.isfinite(rates)
-    np.copyto(last, rates, where=there)
-    at[there] = now.hours
+        hours = np.clip(np.minimum(now.hours, last_time + market.limit) - before, 0.0, None)
+        journal.add(journal.funding, held, book.accrue(last_rate, hours, now.hours - before))
+    has_rate = np.isfinite(rates)
+    np.copyto(last_rate, rates, where=has_rate)
+    last_time[has_rate] = now.hours
 
 
 def _close(
     book: Book, now: _Now, at: Indices, reason: Reason, journal: Journal, lost: Bools | None = None
 ) -> None:
+    """Close the pairs at some places and book their costs; `lost` masks liquidated legs."""
     if at.size:
         due = book.of_legs(now.interval, at)
         _enter(journal, at, book.close(at, now.row, now.hours, now.fills, reason, lost, due))
@@ -484,6 +492,7 @@ def _resize(book: Accounts, now: _Now, times: Any, before: float, journal: Journ
 
 
 def _enter(journal: Journal, at: Indices, trade: tuple[Floats, Any, Any]) -> None:
+    """Add notional, fees and slippage of trades [USD] to the sums of the row."""
     for total, amount in zip((journal.traded, journal.fees, journal.slippage), trade, strict=True):
         journal.add(total, at, amount)
 

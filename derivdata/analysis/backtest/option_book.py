@@ -44,7 +44,10 @@ class Accounting(NamedTuple):
         return self.of_coin(spot) if quoted_in_coin else self.of_usd(spot)
 
     def ratio(self, quoted_in_coin: bool, spot: float, forward: float) -> float:
-        """Return the ratio of an option's value to Black's value, in coin to that value over the forward."""
+        """Return the ratio of an option's value to Black's price in the account's currency (B; in coin B/F).
+
+        An option in the other currency is converted at the index price, not at the forward.
+        """
         if quoted_in_coin == self.in_coin:
             return 1.0
         return forward / spot if self.in_coin else spot / forward

@@ -223,6 +223,7 @@ class Roll:
         return due or self._is_short(state) or self._is_deep(state)
 
     def _is_short(self, state: OptionState) -> bool:
+        """Return whether an option or a future has less time to expiry than `min_tenor`."""
         held = state.position
         if self.min_tenor is None or held.empty:
             return False
@@ -230,6 +231,7 @@ class Roll:
         return bool((left < length(self.min_tenor, "min_tenor")).any())
 
     def _is_deep(self, state: OptionState) -> bool:
+        """Return whether the absolute delta of an option is larger than `max_delta`."""
         if self.max_delta is None or state.position.empty:
             return False
         names = ["expiry", "strike", "side"]
@@ -259,7 +261,7 @@ def _last_month_end(now: pd.Timestamp) -> pd.Timestamp:
     return friday
 
 
-_US = 3_600e6
+_HOUR_US = 3_600e6
 _LATE = 1.5
 """Number of intervals after which a payment counts as missing."""
 
@@ -384,20 +386,20 @@ class Payments:
         if not self._times.size:
             return 0.0
         # 1. Find the gaps: before the first payment, between payments, and after the last one.
-        starts = self._times - self._hours * _US
+        starts = self._times - self._hours * _HOUR_US
         begins = np.append(-np.inf, self._times)
         ends = np.append(starts, np.inf)
 
         # 2. Select gaps that are too long for a late payment; the usual gap is the shorter neighbouring
         # interval.
         shorter = np.minimum(self._hours[:-1], self._hours[1:])
-        usual = np.concatenate([self._hours[:1], shorter, self._hours[-1:]]) * _US
+        usual = np.concatenate([self._hours[:1], shorter, self._hours[-1:]]) * _HOUR_US
         is_gap = ends - begins > (_LATE - 1.0) * usual
 
         # 3. After the last payment, missing hours begin one interval later.
         begins[-1] += usual[-1]
         overlap = np.minimum(ends, until) - np.maximum(begins, after)
-        return float(np.clip(overlap[is_gap], 0.0, None).sum() / _US)
+        return float(np.clip(overlap[is_gap], 0.0, None).sum() / _HOUR_US)
 
 
 def _of(panel: xr.DataArray, argument: str, symbol: str, venue: str) -> xr.DataArray:

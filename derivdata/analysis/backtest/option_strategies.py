@@ -196,7 +196,9 @@ class _Run:
         self.opened: pd.Timestamp | None = None
         self.selected: pd.Timestamp | None = None
         self.expired = 0
+        """Number of legs that expired since the rule's last target."""
         self.last = -np.inf
+        """Time of the previous chain or delivery [µs]."""
         self.hedged_at = -np.inf
         self.hedge_waits = False
         """Whether a hedge was due but the perpetual's price is missing."""
@@ -213,6 +215,7 @@ class _Run:
         return self.rows
 
     def _next_expiry(self, until: int) -> int | None:
+        """Return the first expiry of an open leg up to a time [µs]; None without one."""
         held = [*self.book.options, *(contract for contract, _ in self.book.others)]
         due = [contract.expiry for contract in held if 0 < contract.expiry <= until]
         return min(due, default=None)
@@ -292,7 +295,7 @@ class _Run:
             self.book.cash += gain
 
     def _deliver(self, timestamp: int, place: int, day: str, tally: Tally) -> bool:
-        """Settle the expiring legs."""
+        """Settle the expiring legs; return whether there were any."""
         options = [held for key, held in self.book.options.items() if key.expiry == timestamp]
         futures = [key for key in self.book.others if 0 < key[0].expiry <= timestamp]
         for held in options:
@@ -349,7 +352,7 @@ class _Run:
             self.book.move_option(held, after, place, tally)
 
     def _follow(self, row: int, place: int, day: str, tally: Tally) -> bool:
-        """Call the rule, and trade to its target."""
+        """Call the rule, and trade to its target; return whether the position changed."""
         state = OptionState(
             self.market, row, self.book.legs, equity=self.book.equity(), opened=self.opened,
             selected=self.selected, expired=self.expired,
@@ -430,6 +433,7 @@ class _Run:
     def _linear_trade(
         self, key: tuple[Contract, bool], change: float, row: int
     ) -> Callable[[int, str, Tally], None] | None:
+        """Return a function that trades `change` of a future, a perpetual or spot; None without a price."""
         contract, inverse = key
         price = self._price_of(contract, int(self.market.times[row].astype(np.int64)), row)
         if not price > 0.0:
@@ -508,7 +512,7 @@ class _Run:
             if held.quantity < 0.0:
                 mark = held.now.value / unit
                 of_one = margin_of_short(held.contract.side, held.contract.strike, self.spot, mark)
-                usd -= held.quantity * of_one
+                usd += abs(held.quantity) * of_one
         notional = 0.0
         for own in self._linear():
             if own.contract.side != "spot":

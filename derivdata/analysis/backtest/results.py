@@ -62,16 +62,11 @@ def provenance_of(*data: xr.DataArray | xr.Dataset | None) -> dict[str, str]:
 
 def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: dict[str, Any]) -> xr.Dataset:
     """Return the result of a backtest; see `derivdata.analysis.backtest.carry`."""
-    figures = journal.figures
-    variables: dict[str, Any] = {
-        name: (("symbol", "time"), values.T, {"units": USD_UNIT, "long_name": words})
-        for (name, words), values in zip(FIGURES.items(), figures, strict=True)
-    }
-    # 1. Compute the variables over time.
+    # 1. Collect the variables over symbol and time, and over time.
+    variables: dict[str, Any] = {}
+    for (name, long_name), values in zip(FIGURES.items(), journal.figures, strict=True):
+        variables[name] = (("symbol", "time"), values.T, {"units": USD_UNIT, "long_name": long_name})
     equity, drawdown = equity_of(journal.earned[:, 0], account.capital)
-    held = {"long_name": "venue, empty text without a pair"}
-    # Index −1 means no position and gives the empty name.
-    names = np.array([*market.venues, ""], dtype=object)
     variables |= {
         "equity_usd": ("time", equity, {"units": USD_UNIT}),
         "drawdown": ("time", drawdown, {"units": "fraction"}),
@@ -88,8 +83,11 @@ def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: di
     }
     if not isinstance(rule, Portfolio):
         result.attrs |= {"leg_usd": account.leg_usd, "leverage": account.leverage}
-        for place, name in enumerate(("long_venue", "short_venue")):
-            result[name] = (("symbol", "time"), names[journal.legs[:, place].T], held)
+        # Index −1 means no position and gives the empty name.
+        venues = np.array([*market.venues, ""], dtype=object)
+        attributes = {"long_name": "venue, empty text without a pair"}
+        for leg, name in enumerate(("long_venue", "short_venue")):
+            result[name] = (("symbol", "time"), venues[journal.legs[:, leg].T], attributes)
 
     # 3. Add scalars computed from these variables.
     return result.assign(_totals(result, market))

@@ -143,15 +143,19 @@ class ForecastThreshold:
         )  # fmt: skip
 
     def _values(self, past: Past) -> Floats:
-        """Return the newest known forecasts, over the symbols and pairs (or venues) of the past."""
+        """Return the newest known forecasts (symbol of `past`, pair of the forecast or venue of `past`).
+
+        NaN if they are older than `max_age` or missing.
+        """
         forecast = self._parts
+        is_by_venue = len(forecast.venues) == 1
         row = int(np.searchsorted(forecast.times, past.now, side="right")) - 1
-        over = len(past.venues) if len(forecast.venues) == 1 else forecast.values.shape[-1]
         if row < 0 or past.now - forecast.times[row] > forecast.max_age:
-            return np.full((len(past.symbols), over), np.nan)
+            width = len(past.venues) if is_by_venue else forecast.values.shape[-1]
+            return np.full((len(past.symbols), width), np.nan)
         rows = np.array([forecast.symbols.get(name, -1) for name in past.symbols])
         values = np.where(rows[:, None] >= 0, forecast.values[row][rows], np.nan)
-        if len(forecast.venues) == 2:
+        if not is_by_venue:
             return values
         place = {name: at for at, name in enumerate(forecast.venues[0])}
         columns = np.array([place.get(name, -1) for name in past.venues])
@@ -162,8 +166,11 @@ class _Forecast(NamedTuple):
     times: Any
     max_age: np.timedelta64
     symbols: dict[str, int]
+    """Position of each symbol in `values`."""
     venues: list[Any]
+    """One array with the venues, or two with the long and the short venue of each pair."""
     values: Floats
+    """(time, symbol, venue or pair)."""
 
 
 @dataclass(frozen=True)
@@ -259,15 +266,18 @@ class HoldingTime:
 
     def __call__(self, past: Past) -> Target:
         """Return the target pairs."""
+        # 1. Keep pairs below the minimum holding time; follow the rule for all others.
         wanted = target_of(self.rule(past), past)
-        held = past.long >= 0
-        keep = held & (past.held_hours < _hours(self.min_hold, "min_hold", minimum=0.0))
-        long = np.where(keep, past.long, wanted.long)
-        short = np.where(keep, past.short, wanted.short)
-        same = held & (long == past.long) & (short == past.short)
-        limit = np.inf if self.max_hold is None else _hours(self.max_hold, "max_hold")
-        over = same & (past.held_hours >= limit)
-        return _where(~over, Target(long, short, wanted.score))
+        has_pair = past.long >= 0
+        is_kept = has_pair & (past.held_hours < _hours(self.min_hold, "min_hold", minimum=0.0))
+        long = np.where(is_kept, past.long, wanted.long)
+        short = np.where(is_kept, past.short, wanted.short)
+
+        # 2. Close pairs that would stay open beyond the maximum.
+        stays = has_pair & (long == past.long) & (short == past.short)
+        max_hours = np.inf if self.max_hold is None else _hours(self.max_hold, "max_hold")
+        is_over = stays & (past.held_hours >= max_hours)
+        return _where(~is_over, Target(long, short, wanted.score))
 
 
 @dataclass(frozen=True)
@@ -289,24 +299,24 @@ class VenueLimit:
     def __call__(self, past: Past) -> Target:
         """Return the target pairs."""
         wanted = target_of(self.rule(past), past)
-        room = np.full(len(past.venues), np.inf)
+        unused_usd = np.full(len(past.venues), np.inf)
         if isinstance(self.limit_usd, Mapping):
-            room[:] = [self.limit_usd.get(venue, np.inf) for venue in past.venues]
+            unused_usd[:] = [self.limit_usd.get(venue, np.inf) for venue in past.venues]
         else:
-            room[:] = self.limit_usd
+            unused_usd[:] = self.limit_usd
 
         # 1. Pairs that stay open count against the limits first.
         stays = (wanted.long >= 0) & (wanted.long == past.long) & (wanted.short == past.short)
         for legs in (wanted.long[stays], wanted.short[stays]):
-            np.subtract.at(room, legs, past.leg_usd)
+            np.subtract.at(unused_usd, legs, past.leg_usd)
 
         # 2. Add new pairs by descending score, while both venues are below their limits.
         allowed = stays.copy()
         new = np.flatnonzero((wanted.long >= 0) & ~stays)
         for place in new[np.argsort(-wanted.score[new], kind="stable")]:
             legs = [wanted.long[place], wanted.short[place]]
-            if (room[legs] >= past.leg_usd).all():
-                room[legs] -= past.leg_usd
+            if (unused_usd[legs] >= past.leg_usd).all():
+                unused_usd[legs] -= past.leg_usd
                 allowed[place] = True
         return _where(allowed, wanted)
 
