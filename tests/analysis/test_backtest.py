@@ -472,6 +472,19 @@ def test_capacity_is_the_size_with_the_highest_profit() -> None:
     assert curve["filled"].values.tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
+def test_capacity_is_missing_if_the_earnings_at_one_size_are_unknown() -> None:
+    """ETH's books do not fill 200,000, so that its unknown price gain counts at 100,000 only."""
+    rates = panel([[[0.0] * 3, [4.0] * 3]] * 2)
+    result = backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(fee_bps=0.0))
+    assert backtest.trades(result)["symbol"].tolist() == ["BTC", "ETH"]
+    unknown = result.assign(trade_price_usd=("trade", [0.0, np.nan]))
+    shallow = books(10_000.0, 10_000.0).assign_coords(symbol=["ETH"])
+    depth = xr.concat([books(100_000.0, 100_000.0), shallow], "symbol")
+    curve = backtest.capacity(unknown, depth, [100_000.0, 200_000.0])
+    np.testing.assert_allclose(curve["net_usd"].values, [np.nan, 80.0])
+    assert np.isnan(curve["capacity_usd"])
+
+
 def test_fees_by_venue_and_side_and_missing_fees() -> None:
     costs = backtest.Costs({"alpha": {"buy": 1.0, "sell": 2.0}, "beta": 4.0})
     np.testing.assert_allclose(costs.by_side(["BTC"], ["alpha", "beta"])[:, 0], [[1.0, 4.0], [2.0, 4.0]])

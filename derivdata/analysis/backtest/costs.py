@@ -171,7 +171,8 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     filled = np.isfinite(slippage)
     earned = (table["funding_usd"] + table["price_usd"] - table["fees_usd"]).to_numpy()[:, None] * sizes / leg
     net: Floats = np.where(filled, earned - slippage, 0.0).sum(axis=0)
-    capacity_usd = sizes[np.argmax(net)] if np.any(net > 0.0) else np.nan
+    # The maximum of a NaN is NaN, and so is the capacity.
+    capacity_usd = sizes[np.argmax(net)] if np.max(net, initial=0.0) > 0.0 else np.nan
     usd = {"units": USD_UNIT}
     return xr.Dataset(
         {
