@@ -120,6 +120,8 @@ def test_misspelt_function_suggests_the_nearest() -> None:
         _ = dd.analysis.smile.calendar_check  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
         _ = dd.analysis.smile.nothing  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"no attribute 'spread\.mean'$"):
+        getattr(dd.analysis.funding, "spread.mean")
     with pytest.raises(AttributeError, match=r"no attribute '__nothing__'$"):
         _ = dd.funding.__nothing__  # type: ignore[attr-defined]
 

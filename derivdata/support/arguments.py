@@ -175,7 +175,7 @@ def _suggest_names(name: str) -> None:
 def _raise_unknown_name(module: types.ModuleType, name: str) -> Any:
     """Raise `AttributeError` for a name that a module lacks, with the nearest public name."""
     message = f"module {module.__name__!r} has no attribute {name!r}"
-    if not name.startswith("__"):  # Python itself looks up names such as __path__
+    if name.isidentifier() and not name.startswith("__"):  # Python itself looks up names such as __path__
         hint = did_you_mean(name, getattr(module, "__all__", ()))
         message += hint or _hint_of_other_modules(module, name)
     raise AttributeError(message)
