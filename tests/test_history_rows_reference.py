@@ -173,3 +173,33 @@ def test_reference_check_detects_changes() -> None:
     """The random rates of the test above hold changes of both kinds."""
     rates = [_rates(np.random.default_rng(seed)) for seed in range(200)]
     assert sum(_slow_change(np.abs(value)) is not None for value in rates) >= 10
+
+
+def test_sentence_counts_missing_and_expected_payments_of_every_series() -> None:
+    """Five venues pay every 8 hours, six times; one to five payments after the first are missing.
+
+    The sentence names three venues. The other two lack 1 + 1 of 6 + 6 payments.
+    """
+    lacking = {"alpha": 4, "beta": 3, "delta": 1, "gamma": 2, "omega": 1}
+    hours: list[int] = []
+    venues = []
+    for venue, count in lacking.items():
+        paid = [0, *range(8 * (count + 1), 48, 8)]
+        hours += paid
+        venues += [venue] * len(paid)
+    size = len(hours)
+    part = {
+        "symbol": pd.Categorical(["BTC"] * size),
+        "exchange": pd.Categorical(venues),
+        "time": pd.to_datetime(hours, unit="h", utc=True).as_unit("us"),
+        "interval_hours": np.full(size, 8.0),
+        "payment_count": np.ones(size),
+    }
+    window = RequestedWindow(0, 48 * HOUR_US, 8 * HOUR_US, False)
+    [sentence] = missing_row_sentences(TABLES["funding_settlements"], [part], window)
+    assert sentence.split("; ") == [
+        "BTC alpha: 4 of 6 payments are missing, first 1970-01-01 08:00",
+        "BTC beta: 3 of 6 payments are missing, first 1970-01-01 08:00",
+        "BTC gamma: 2 of 6 payments are missing, first 1970-01-01 08:00",
+        "2 more series lack 2 of 12 payments",
+    ]

@@ -313,7 +313,9 @@ def _counted(runs: MissingRuns, names: Sequence[str], noun: str, *, is_late: boo
             shown.append(f"{names[int(code)]}: {count} are missing, first {shown_time(runs.start[place])}")
     text = "; ".join(shown)
     if totals.size > _NAMED:
-        text += f"; {totals.size - _NAMED} more series lack {int(totals.iloc[_NAMED:].sum())}"
+        others = totals.iloc[_NAMED:]
+        expected = int(runs.expected[others.index.to_numpy()].sum())
+        text += f"; {others.size} more series lack {int(others.sum())} of {expected} {noun}"
     return f"{text} (the contract may be listed later)" if is_late else text
 
 
