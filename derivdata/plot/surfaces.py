@@ -440,21 +440,22 @@ def _errors(fit: xr.Dataset) -> dict[str, str]:
 
 
 def _share_inside(fit: xr.Dataset) -> dict[str, str]:
-    """Return the share of quotes whose bid and ask contain the fit, and the largest distance outside."""
-    if "inside_share" not in fit or "breach_vol" not in fit:
+    """Return the share of two-sided quotes that contain the fit, and the largest distance outside them."""
+    if "two_sided" not in fit:
         return {}
-    share = fit["inside_share"].values
-    is_quoted = np.isfinite(share)
-    if not is_quoted.any():
+    counts = fit["two_sided"].values
+    count = int(counts.sum())
+    if not count:
         return {}
-    inside = style.number(100 * float(np.average(share[is_quoted], weights=fit["n"].values[is_quoted])))
+    inside = style.number(100 * float(np.nansum(fit["inside_share"].values * counts)) / count)
     breach = 100 * fit["breach_vol"].values
     worst = int(np.nanargmax(breach))
-    text = f"{inside} %, no breach"
+    of_quotes = f"{inside} % of {count:,} two-sided quotes"
+    text = f"{of_quotes}, no breach"
     if breach[worst] > 0.0:
         points = style.number(float(breach[worst]))
-        text = f"{inside} %, largest breach {points} points at {days(fit)[worst]:.3g} days"
-    return {"quotes between bid and ask": text}
+        text = f"{of_quotes}, largest breach {points} points at {days(fit)[worst]:.3g} days"
+    return {"fit between bid and ask": text}
 
 
 def _of_quotes(data: xr.Dataset) -> Card:

@@ -243,8 +243,11 @@ def test_marks_outside_bid_and_ask_are_flagged_off_at_the_money():
     np.testing.assert_allclose(smile.iv(fitted, 0.0), 0.6, atol=2e-3)
 
 
-def test_share_of_quotes_whose_bid_and_ask_include_the_surface():
-    """Nine strikes of volatility 0.6: the calls of two are quoted 9 to 11 % higher, one put has no bid."""
+def test_share_of_two_sided_quotes_whose_bid_and_ask_include_the_surface():
+    """Nine strikes of volatility 0.6: the calls of two are quoted 9 to 11 % higher, one put has no bid.
+
+    The put is below its ask, but does not count: the surface is inside six of eight quotes.
+    """
     table = options(days=(30.25,), spread=0.01)
     strikes = np.sort(table["strike"].unique())
     dear = table["strike"].isin(strikes[6:8]) & (table["side"] == "call")
@@ -253,5 +256,14 @@ def test_share_of_quotes_whose_bid_and_ask_include_the_surface():
     table.loc[without_bid, "bid_coin"] = np.nan
     fitted = surface.from_chain(table, method="essvi")
     np.testing.assert_allclose(smile.iv(fitted, 0.0), 0.6, atol=1e-6)
-    assert fitted["inside_share"].item() == pytest.approx(7 / 9)
+    assert (fitted["two_sided"].item(), fitted["inside_share"].item()) == (8, 0.75)
     assert "inside_share" not in surface.from_chain(options())
+
+
+def test_expiry_without_bids_has_no_share_of_two_sided_quotes():
+    table = options(days=(30.25, 60.25), spread=0.01)
+    table.loc[table["expiry"] == table["expiry"].max(), "bid_coin"] = np.nan
+    fitted = surface.from_chain(table, method="essvi")
+    assert fitted["two_sided"].to_numpy().tolist() == [9, 0]
+    np.testing.assert_array_equal(fitted["inside_share"], [1.0, np.nan])
+    np.testing.assert_array_equal(fitted["breach_vol"], [0.0, np.nan])

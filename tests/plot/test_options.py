@@ -394,19 +394,20 @@ def test_largest_strike_in_the_title_is_a_listed_one() -> None:
 
 
 def test_fit_card_states_share_of_quotes_between_bid_and_ask() -> None:
-    """Of 10, 30 and 60 quotes 100, 90 and 95 % are inside, which is 94 % of 100; a fourth has no prices."""
+    """Of 10, 30 and 60 quotes 100, 90 and 95 % are inside, which is 94 % of 100; the fourth has no bids."""
     fit = made.fit().assign(
-        n=("expiry", [10, 30, 60, 50]),
+        two_sided=("expiry", [10, 30, 60, 0]),
         inside_share=("expiry", [1.0, 0.9, 0.95, np.nan]),
         breach_vol=("expiry", [0.0, 0.0088, 0.002, np.nan]),
     )
     second = made.DAYS[1]
     facts = plot.card(fit).facts
-    assert facts["quotes between bid and ask"] == f"94 %, largest breach 0.88 points at {second} days"
+    name = "fit between bid and ask"
+    assert facts[name] == f"94 % of 100 two-sided quotes, largest breach 0.88 points at {second} days"
     whole = fit.assign(inside_share=fit["inside_share"] * 0 + 1.0, breach_vol=fit["breach_vol"] * 0)
-    assert plot.card(whole).facts["quotes between bid and ask"] == "100 %, no breach"
-    unquoted = fit.assign(inside_share=fit["inside_share"] * np.nan)
-    assert "quotes between bid and ask" not in plot.card(unquoted).facts
+    assert plot.card(whole).facts[name] == "100 % of 100 two-sided quotes, no breach"
+    unquoted = fit.assign(two_sided=fit["two_sided"] * 0)
+    assert name not in plot.card(unquoted).facts
 
 
 def test_fit_card_states_parameters_error_arbitrage_and_quote_count() -> None:
@@ -417,7 +418,7 @@ def test_fit_card_states_parameters_error_arbitrage_and_quote_count() -> None:
     assert card.table["ATM [%]"].tolist() == [50.0] * 4
     missed = made.fit().assign(rmse_vol=("expiry", [0.106, 0.01, 0.01, 0.02]))
     assert plot.card(missed).facts["error of all quotes"] == "median 1.5, largest 10.6 points at 7 days"
-    assert "quotes between bid and ask" not in card.facts
+    assert "fit between bid and ask" not in card.facts
     assert card.table["rho"].tolist() == [-0.3] * 4
     assert card.table["psi"].tolist() == [0.06, 0.12, 0.2, 0.27]
     html = card._repr_html_()

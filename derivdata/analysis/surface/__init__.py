@@ -126,9 +126,10 @@ def from_chain(
         status of forwards and options. It has every expiry of the chain: without a fit the parameters are NaN
         and ``status`` has the reason (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``CROSSED``: all
         bids are above their asks; ``BAD_INPUT``: no option or no forward could be used). If the chain has bid
-        and ask prices: ``inside_share`` [1], the share of quotes for which the surface is between bid and
-        ask; ``breach_vol`` [per √year], the maximum distance of the surface outside bid and ask, 0 if it is
-        inside for every quote; ``atm_half_spread_vol`` [per √year], half the spread at the money;
+        and ask prices: ``two_sided``, the number of quotes with bid and ask; ``inside_share`` [1], the share
+        of these for which the surface is between bid and ask, and ``breach_vol`` [per √year], the maximum
+        distance of the surface outside them, 0 if it is inside for each, both NaN without such quotes;
+        ``atm_half_spread_vol`` [per √year], half the spread at the money;
         ``OFF_AT_THE_MONEY`` in ``status`` if the surface or the quoted volatility is outside bid and ask
         there; ``largest_error_spreads`` [1], the largest error of a quote relative to its spread.
         ``largest_error_vol`` [per √year] is set for every chain.
@@ -299,9 +300,11 @@ def _filled(surface: xr.Dataset) -> xr.Dataset:
     """Mark the cells that an outer join added as missing fits, with the status ``BAD_INPUT``."""
     empty = surface["method"].isnull()
     types = {"status": np.int32, "method": np.int8, "n": np.int32, "nfev": np.int32}
+    if "two_sided" in surface:
+        types["two_sided"] = np.int32
     for name, kind in types.items():
         value = int(Status.BAD_INPUT) if name == "status" else 0
-        filled = surface[name].where(~empty, value)
+        filled = surface[name].where(~empty & surface[name].notnull(), value)
         surface[name] = filled.astype(kind).assign_attrs(surface[name].attrs)
     return filled_bumps(surface)
 

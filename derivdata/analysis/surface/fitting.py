@@ -348,12 +348,14 @@ def largest_errors(
     if spread is not None:
         off = (error / spread.where(spread > 0.0)).max("strike")
         outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
-        outside = outside.max("edge")  # of an option without a bid, the distance above its ask
+        outside = outside.max("edge", skipna=False)  # NaN without a bid or an ask
         breach = outside.max("strike").clip(0.0)
         inside = (outside <= _INSIDE).where(outside.notnull()).mean("strike")
+        two_sided = outside.notnull().sum("strike").astype(np.int32)
         half = at_the_money_of(k, spread.where(spread >= 0.0) / 2.0, "strike")
         result["largest_error_spreads"] = off.assign_attrs(units="1")
         result["inside_share"] = inside.assign_attrs(units="1")
+        result["two_sided"] = two_sided.assign_attrs(units="1")
         result["breach_vol"] = breach.assign_attrs(units="1/√year")
         result["atm_half_spread_vol"] = half.assign_attrs(units="1/√year")
     return result
