@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -425,20 +426,27 @@ def _sweep(result: pd.DataFrame, source: Any, ax: Axes | None) -> Axes:
     best = rows.iloc[0]
     shown = rows.iloc[:_MAX_ROWS]
     ax, place = style.rows(ax, list(shown["rule"]), 0.26)
+    if style.is_narrow(ax):
+        ax.set_yticks(place, [textwrap.fill(rule, 20) for rule in shown["rule"]])
     ax.barh(place, shown["sharpe"], height=0.62, color=[PALETTE[0], *[GREY] * (len(shown) - 1)])
     ax.axvline(0, color=GREY, lw=1.0)
     reach = float(shown["sharpe"].abs().max()) or 1.0
-    for row, (value, chance) in enumerate(zip(shown["sharpe"], shown["deflated_sharpe"], strict=True)):
-        where = max(value, 0.0) + 0.015 * reach  # right of 0: left of it are the names
-        words = f"{value:.2f} ({style.share(chance)})"
-        ax.text(where, row, words, va="center", fontsize=8)
-    low, high = ax.get_xlim()
-    ax.set_xlim(low, high + 0.3 * reach)
-    chance = f"{style.share(best['deflated_sharpe'])} likely to be more than chance"
-    title = f"The best of {len(rows)} rules has a Sharpe ratio of {best['sharpe']:.2f}, {chance}"
-    style.dress(ax, title=title, x="Sharpe ratio of daily returns [annualised]", grid="x")
-    key = "in brackets: likelihood to be more than chance,"
-    style.note(ax, f"{key}\ncorrected for the rules tried (deflated Sharpe ratio)")
+    chance = style.share(best["deflated_sharpe"])
+    for row, value in enumerate(shown["sharpe"]):
+        words = f"{value:.2f}" + f" ({chance})" * (row == 0)
+        side = "left" if value >= 0.0 else "right"
+        ax.text(value + np.copysign(0.015 * reach, value), row, words, va="center", ha=side, fontsize=8)
+    low, high = min(float(shown["sharpe"].min()), 0.0), max(float(shown["sharpe"].max()), 0.0)
+    space = {False: 0.15, True: 0.45}[style.is_narrow(ax)] * reach
+    ax.set_xlim(low - 0.6 * space * (low < 0.0), high + space)
+    title = f"The best of {len(rows)} rules has a Sharpe ratio of {best['sharpe']:.2f}"
+    style.dress(
+        ax,
+        title=f"{title}, {chance} likely to be more than chance",
+        x="Sharpe ratio of daily returns [annualised]",
+        grid="x",
+    )
+    style.note(ax, f"{chance}: deflated Sharpe ratio, corrected for the {len(rows)} rules tried")
     return finish(ax, rows, result, source=source)
 
 
