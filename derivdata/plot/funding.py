@@ -698,9 +698,9 @@ def cumulative_funding(
     Returns
     -------
     Axes
-        The upper axes. With payments, the lower axes show integral minus payments, and title and labels give
-        the sums at the last payment with a sample. All sums begin at the first hour with both samples and
-        payments. Gaps are skipped in all lines.
+        The upper axes. With payments, they show the payments and the lower axes integral minus payments;
+        title and labels give the sums at the last payment with a sample. All sums begin at the first hour
+        with both samples and payments. Gaps are skipped in all lines.
 
     Raises
     ------
@@ -724,29 +724,28 @@ def cumulative_funding(
         upper = lowest = style.axes(ax)
     else:
         upper, lowest = style.strips(ax, 3.0, 1.2)
-    upper.plot(times, accrued, color=PALETTE[5], lw=3.0, label=f"samples × time {total:+,.1f}")
     amount = total
-    if paid is not None:
+    if paid is None:
+        upper.plot(times, accrued, color=PALETTE[0], lw=2.0)
+        _label_end(upper, accrued.to_series(), f"samples × time {total:+,.1f} bps", PALETTE[0])
+    else:
+        # Only the payments, as both lines nearly coincide: the difference has axes of its own.
         amount = _last(paid.sel(time=slice(None, end)))
-        # Dashed, as both lines nearly coincide.
-        label = f"payments {amount:+,.1f}"
-        look: dict[str, Any] = {"where": "post", "color": PALETTE[1], "lw": 1.4, "label": label}
-        look["ls"] = (0, (4, 3))
-        upper.step(paid["time"].values, paid, **look)
+        upper.step(paid["time"].values, paid, where="post", color=PALETTE[0], lw=2.0)
+        _label_end(upper, paid.to_series(), f"payments {amount:+,.1f} bps", PALETTE[0])
         lines["payments_bps"] = paid.to_series()
         _difference(lowest, lines)
     if naive:
         added = rates.cumsum("time").where(rates.notnull())
-        wrong = _last(added.sel(time=slice(None, end)))
-        label = f"naive sum {wrong:+,.1f}"
+        label = f"naive sum {_last(added.sel(time=slice(None, end))):+,.1f} bps"
         most = float(accrued.max())
         if most > 0:
-            label += f" ({float(added.max()) / most:.2g} × too much)"
+            label += f"\n({float(added.max()) / most:.2g} × too much)"
         # The axes show the correct sums; the wrong one leaves them at the top or the bottom.
         low, high = upper.get_ylim()
-        upper.plot(times, added, color=GREY, lw=1.4, ls=":", label=label)
+        upper.plot(times, added, color=GREY, lw=1.4, ls=":")
         upper.set_ylim(low, high + 0.4 * (high - low) * (most > 0))
-        _mark_end_of_drawn(upper, added.to_series(), wrong)
+        _label_end(upper, added.to_series(), label, GREY)
         lines["naive_sum_bps"] = added.to_series()
     upper.axhline(0, color=GREY, lw=0.8)
     if not np.isfinite([amount, total]).all():
@@ -760,36 +759,36 @@ def cumulative_funding(
         more = "more" if total >= amount else "less"
         title += f"; samples give {abs(total - amount):.1f} bps {more}"
     style.dress(upper, title=title, y="paid by a long\n[bps]", form="number")
-    style.legend(upper, "above")
     style.utc_axis(lowest)
     table = pd.DataFrame(lines).rename_axis("time").reset_index()
     return finish(upper, table, *sources, source=source, lowest=lowest)
 
 
-def _mark_end_of_drawn(ax: Axes, line: pd.Series, last: float) -> None:
-    """Mark where a line leaves the axes with an arrowhead and its last value."""
+def _label_end(ax: Axes, line: pd.Series, words: str, color: str) -> None:
+    """Write words at the end of a line, or at an arrowhead where it leaves the axes."""
     low, high = ax.get_ylim()
+    line = line.dropna()
     outside = line[(line < low) | (line > high)]
+    if line.empty:
+        return
+    look: dict[str, Any] = {"fontsize": 8, "color": style.ink(), "textcoords": "offset points"}
     if outside.empty:
+        # Left of the end, on the side of the line that a rising or a falling line leaves free.
+        rises = line.iloc[-1] >= line.iloc[0]
+        look |= {"ha": "right", "va": "bottom" if rises else "top"}
+        style.lift(ax.annotate(words, (line.index[-1], line.iloc[-1]), (-12, 6 if rises else -6), **look))
         return
     is_above = bool(outside.iloc[0] > high)
     at = (outside.index[0], high if is_above else low)
-    ax.plot(*at, "^" if is_above else "v", color=GREY, ms=6, clip_on=False, label="_end")
-    look: dict[str, Any] = {"fontsize": 8, "va": "top" if is_above else "bottom", "color": style.ink()}
-    ax.annotate(
-        f"up to {last:+,.1f}" if is_above else f"down to {last:+,.1f}",
-        at,
-        (6, 0),
-        **look,
-        textcoords="offset points",
-    )
+    ax.plot(*at, "^" if is_above else "v", color=color, ms=6, clip_on=False)
+    ax.annotate(words, at, (8, 0), va="top" if is_above else "bottom", **look)
 
 
 def _difference(ax: Axes, lines: dict[str, pd.Series]) -> None:
     """Draw the integral of samples minus the sum of payments, at the times of payments."""
     both = pd.concat(lines, axis=1, sort=True).dropna()
     difference = both["integral_bps"] - both["payments_bps"]
-    ax.plot(difference.index, difference, color=PALETTE[2], lw=1.2)
+    ax.plot(difference.index, difference, color=PALETTE[1], lw=1.6)
     ax.axhline(0, color=GREY, lw=0.8)
     style.dress(ax, y="samples −\npayments\n[bps]", form="number")
 
