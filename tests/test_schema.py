@@ -122,9 +122,11 @@ def test_rank_that_is_not_a_number_is_missing() -> None:
 def test_counts_and_ranks_must_be_whole_numbers() -> None:
     summary = {"time": pd.Timestamp("2026-01-01", tz="UTC"), "total_oi_usd": 1.0, "market_share": 1.0}
     summary |= {"top_symbol": "BTC", "change_24h": 0.0, "change_7d": 0.0}
-    with pytest.raises(SchemaError, match=r"oi_exchanges\.symbol_count is not count: 1 of 1 are not whole"):
+    with pytest.raises(
+        SchemaError, match=r"oi_exchanges\.symbol_count is not count: 1 of 1 values are not whole"
+    ):
         rows("oi_exchanges", exchange=["okx"], symbol_count=1.5, **summary)
-    with pytest.raises(SchemaError, match="oi_rank is not rank: 1 of 1 are not whole"):
+    with pytest.raises(SchemaError, match="oi_rank is not rank: 1 of 1 values are not whole"):
         rows("funding_snapshot", symbol=["A"], rate_bps_8h=1.0, oi_rank=float("inf"), **SNAPSHOT)
 
 

@@ -133,7 +133,7 @@ def test_panel_equals_pandas_pivot(cells: list[tuple[str, str, int]], text: str,
     ("frame", "value", "message"),
     [
         (_history(), "price", "table must have the column 'price'"),
-        (_history(), "resolution", "not a number"),
+        (_history(), "resolution", "column 'resolution' must have numbers, got category"),
         (_history(kind=["sampled", "settled", "sampled"]), None, "mixes sampled and settled: keep"),
         (_history(resolution=["1h", "8h", "8h"]), None, "mixes 1h and 8h: keep the rows of one resolution"),
         (pd.concat([_history(), _history()]), None, "rows repeat"),

@@ -100,14 +100,18 @@ def of_contract(
     listed = ", ".join(sorted(set(names)))
     if contract is not None:
         if len(prices) and contract not in set(names):
-            raise ValueError(f"contract={contract!r}: {argument} at the expiries belong to {listed}")
+            raise ValueError(
+                f"contract={contract!r}: {argument} has no delivery of it at the expiries, only of {listed}"
+            )
         return prices[names == contract]
 
     # 2. Select the contracts of the preferred kind for each expiry.
     ranks = {kind: float(place) for place, kind in enumerate(preference)}
     rank = names.map(lambda name: ranks.get(name.partition(":")[0], np.nan)).astype(np.float64)
     if len(prices) and rank.isna().all():
-        raise ValueError(f"{argument} at the expiries belong to {listed}: pass one of them as contract=")
+        raise ValueError(
+            f"{argument} has only deliveries of {listed} at the expiries: pass one of them as contract="
+        )
     best = rank.groupby(prices["time"]).transform("min")
     chosen = prices[(rank == best) & rank.notna()]
 

@@ -213,7 +213,7 @@ def _write_nets(ax: Axes, table: pd.DataFrame, rows: pd.Series, span: float) -> 
 def _trades(result: xr.Dataset, source: Any, ax: Axes | None) -> Axes:
     table = _held(result)
     if table["net_usd"].isna().any():
-        raise ValueError("result has a trade without trade_net_usd")
+        raise ValueError("result has a trade without trade_net_usd: pass the result of backtest.carry")
     days = table["days"]
     net = 1e4 * table["net_usd"] / float(result.attrs["leg_usd"])
     title = f"{int((net > 0).sum())} of {_count(len(table), 'position')} earned more than their costs"

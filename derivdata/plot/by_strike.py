@@ -365,7 +365,7 @@ def option_flow(
     Raises
     ------
     ValueError
-        There are several symbols, the expiry has no trades, or no option was traded in the book.
+        There are several symbols, the expiry has no trades, or no trade is from the order book.
     """
     require_columns(trades, "trades", others=("symbol", "exchange", "expiry"))
     if trades["symbol"].nunique() != 1:
@@ -378,7 +378,10 @@ def option_flow(
     flows = sums.reset_coords(drop=True).to_dataframe().reset_index().fillna({"bought": 0.0, "sold": 0.0})
     totals = (flows["bought"] + flows["sold"]).groupby(flows["strike"]).sum()
     if not totals.sum() > 0:
-        raise ValueError("trades: no option was traded in the book")
+        raise ValueError(
+            "trades must have a trade with execution 'book' and a taker side: blocks and legs of packages "
+            "are not drawn"
+        )
     middles, binned = strike_bins(totals)
     flows["strike"] = flows["strike"].map(middles)
     table = flows.groupby(["strike", "side"], as_index=False)[["bought", "sold", "net"]].sum()

@@ -103,7 +103,7 @@ def surface(
         )
     fit = fitted(single(fit_of(data), "a figure of a surface"))
     if fit.sizes["expiry"] < 2:
-        raise ValueError("a surface needs two expiries with a fit; for one there is dd.plot.smile")
+        raise ValueError("data must have at least two expiries with a fit: draw one with dd.plot.smile")
     spread = xr.DataArray(np.linspace(-reach, reach, _ACROSS), dims="deviation")
     k = at_the_money(fit) * np.sqrt(fit["year_fraction"]) * spread
     iv = np.asarray(smile_functions.iv(fit, k).transpose("deviation", "expiry"))

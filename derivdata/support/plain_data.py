@@ -197,7 +197,7 @@ def _in_range(convert: Any, name: str) -> Any:
     try:
         return convert()
     except (ValueError, OverflowError):
-        raise ValueError(f"{name} has a time outside the years that can be handled") from None
+        raise ValueError(f"{name} has a time outside the range of timestamps in microseconds") from None
 
 
 def _native(values: Any) -> Any:

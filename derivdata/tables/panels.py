@@ -215,7 +215,7 @@ def _check(table: pd.DataFrame, column: str) -> None:
     """Raise `ValueError` unless a table has complete keys and a numeric column."""
     require_columns(table, "table", others=(*_DIMS, column))
     if not pd.api.types.is_numeric_dtype(table[column].dtype):
-        raise ValueError(f"column {column!r} is {table[column].dtype}, not a number")
+        raise ValueError(f"column {column!r} must have numbers, got {table[column].dtype}")
     for dim in _DIMS:
         if missing := int(table[dim].isna().sum()):
             raise ValueError(f"{dim} is missing in {missing} rows: it is part of the key")

@@ -155,7 +155,7 @@ def cast(table: str, name: str, column: Column, values: Any) -> Any:
         # Categories of the right dtype may still be unsorted or unused, so text is always processed.
         result = values if is_cast and column.kind is not Kind.TEXT else _CASTS[column.kind](values)
         if column.kind is Kind.NUMBER and np.isinf(result).any():
-            raise ValueError("a value is infinite")
+            raise ValueError("a value is infinite: expected finite numbers")
         if column.allowed:
             others = sorted(set(bare(result).categories) - set(column.allowed))
             if others:
@@ -315,7 +315,7 @@ def _count(values: Any) -> Any:
     is_whole = missing | (np.isfinite(numbers) & (np.floor(numbers) == numbers))
     if not is_whole.all():
         wrong = numbers[~is_whole]
-        raise ValueError(f"{wrong.size} of {is_whole.size} are not whole, the first is {wrong[0]}")
+        raise ValueError(f"{wrong.size} of {is_whole.size} values are not whole numbers, first {wrong[0]}")
     return pd.arrays.IntegerArray(np.where(missing, 1, numbers).astype(np.int64), missing)
 
 

@@ -123,9 +123,9 @@ def test_options_are_settled_at_the_price_of_their_contract(prices, contract, wa
 @pytest.mark.parametrize(
     ("prices", "contract", "message"),
     [
-        ({"future_USD": 90.0}, None, "belong to future:USD: pass one of them as contract="),
+        ({"future_USD": 90.0}, None, "only deliveries of future:USD at the expiries: pass one"),
         ({"option_USD": 90.0, "option_USDT": 91.0}, None, "differ between contracts option:USD, option:USDT"),
-        ({"option_USD": 90.0}, "option:USDT", "prices at the expiries belong to option:USD"),
+        ({"option_USD": 90.0}, "option:USDT", "no delivery of it at the expiries, only of option:USD"),
     ],
 )
 def test_ambiguous_contract_must_be_stated(prices, contract, message) -> None:

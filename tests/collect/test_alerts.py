@@ -124,7 +124,7 @@ def test_absolute_rules_match_both_signs(archive: Archive) -> None:
     ],
 )
 def test_unreadable_rules_are_rejected(rule: str, words: str) -> None:
-    with pytest.raises(ValueError, match=r"alert rule|table must be|soon") as caught:
+    with pytest.raises(ValueError, match=r"alert rule|table must have|soon") as caught:
         parse_rule(rule)
     assert words in str(caught.value)
 

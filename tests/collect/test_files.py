@@ -242,7 +242,7 @@ def test_file_of_another_month_or_contract_is_rejected(run: Any, bucket: Bucket)
     done = run("2022-01-01", "2022-02-01", names=["funding_settlements", "oi_history"])
     assert done.written == {}
     assert ["outside the period" in failure for failure in done.failed] == [True, False]
-    assert "it contains rows of ETHUSDT" in done.failed[1]
+    assert "expected rows of BTCUSDT, got rows of ETHUSDT" in done.failed[1]
 
 
 def test_days_replace_missing_rows_of_a_month_and_unfinished_months(

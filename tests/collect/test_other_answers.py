@@ -31,7 +31,7 @@ START, END = "2026-01-03", "2026-02-01"
 LAST = int(pd.Timestamp("2026-02-05", tz="UTC").timestamp())
 FUNDING, OI = "funding_settlements", ("oi_history", "openInterestHist")
 
-Lie = Callable[[dict[str, Any], Any], Any]
+Alteration = Callable[[dict[str, Any], Any], Any]
 """Creates a wrong body from the parameters and the correct body."""
 
 
@@ -40,15 +40,15 @@ def about_ether(params: dict[str, Any], body: Any) -> Any:
     return json.loads(json.dumps(body).replace("BTC", "ETH")) if "BTC" in str(params) else body
 
 
-def first_pages() -> Lie:
+def first_pages() -> Alteration:
     """The first page of a contract for each of its pages."""
     seen: dict[str, str] = {}
 
-    def lie(params: dict[str, Any], body: Any) -> Any:
+    def altered(params: dict[str, Any], body: Any) -> Any:
         named = str(sorted((k, v) for k, v in params.items() if isinstance(v, str) and not v.isdecimal()))
         return json.loads(seen.setdefault(named, json.dumps(body)))
 
-    return lie
+    return altered
 
 
 def rows_in(value: Any) -> list[list[Any]]:
@@ -58,21 +58,21 @@ def rows_in(value: Any) -> list[list[Any]]:
     return [rows for item in value.values() for rows in rows_in(item)] if isinstance(value, dict) else []
 
 
-def changed(change: Callable[[list[Any]], Any]) -> Lie:
+def changed(change: Callable[[list[Any]], Any]) -> Alteration:
     """A change of each list of rows."""
 
-    def lie(params: dict[str, Any], body: Any) -> Any:
+    def altered(params: dict[str, Any], body: Any) -> Any:
         for rows in rows_in(body):
             change(rows)
         return body
 
-    return lie
+    return altered
 
 
 EMPTIED = changed(list.clear)
 
 
-def once_empty() -> Lie:
+def once_empty() -> Alteration:
     """One page of nothing, the second."""
     pages = itertools.count(1)
     return lambda params, body: EMPTIED(params, body) if next(pages) == 2 else body
@@ -94,15 +94,15 @@ def later_again(rows: list[Any]) -> None:
     rows.sort(key=lambda row: row["fundingTime"])
 
 
-def scaled(factor: float, *names: str) -> Lie:
+def scaled(factor: float, *names: str) -> Alteration:
     """Some figures of each row, or of the only one, in another unit."""
 
-    def lie(params: dict[str, Any], body: Any) -> Any:
+    def altered(params: dict[str, Any], body: Any) -> Any:
         for row in (row for rows in rows_in(body) or [[body]] for row in rows):
             row |= {name: type(row[name])(float(row[name] or 0) * factor) for name in names if name in row}
         return body
 
-    return lie
+    return altered
 
 
 def exchanged(rows: list[Any]) -> None:
@@ -112,11 +112,11 @@ def exchanged(rows: list[Any]) -> None:
         row.update(zip(names, [row[name] for name in reversed(names)], strict=True))
 
 
-CASES: dict[str, tuple[str, str, str, Lie, str]] = {
+CASES: dict[str, tuple[str, str, str, Alteration, str]] = {
     "bybit of ETH": ("bybit", FUNDING, "funding/history", about_ether, "got rows of ETH"),
     "hyperliquid of ETH": ("hyperliquid", FUNDING, "info", about_ether, "got rows of ETH"),
-    "first page of bitget": ("bitget", FUNDING, "history-fund-rate", first_pages(), "same rows"),
-    "first page of kucoin": ("kucoin", FUNDING, "funding-rates", first_pages(), "no row|rows end|rows are"),
+    "first page of bitget": ("bitget", FUNDING, "history-fund-rate", first_pages(), "repeats the rows"),
+    "first page of kucoin": ("kucoin", FUNDING, "funding-rates", first_pages(), "no older|rows end|rows are"),
     "nothing from bybit": ("bybit", FUNDING, "funding/history", EMPTIED, "is still traded, but its rows end"),
     "a copy of binance": ("binance", FUNDING, "fundingRate", changed(stale), "got rows from 2025-1"),
     "percent from binance": (
@@ -149,11 +149,11 @@ def _truth(fakes: Fakes, exchange: str, table: str) -> int:
 def test_rejected_response_is_requested_again_by_the_next_backfill(
     title, fill, archive, fakes, clock
 ) -> None:
-    exchange, table, place, lie, message = CASES[title]
-    fakes.altered[place] = lie
+    exchange, table, place, alteration, message = CASES[title]
+    fakes.altered[place] = alteration
     start = START if table == FUNDING else "2026-01-30"
     done = fill(table, exchange, start=start)
-    assert done.failed, "the lie was believed"
+    assert done.failed, "the altered response was accepted"
     assert pd.Series(done.failed).str.contains(message).all(), done.failed
     assert _rows(archive, table) < _truth(fakes, exchange, table)
     fakes.altered.clear()
@@ -165,9 +165,9 @@ def test_rejected_response_is_requested_again_by_the_next_backfill(
 @pytest.mark.parametrize(
     ("paging", "times", "message"),
     [
-        (Paging("page", limit=2), [90, 80], "a page has the same rows as the page before"),
-        (Paging(limit=2), [10, 10], "a full page has no row after"),
-        (Paging(limit=2, descending=True), [100, 100], "a full page has no row before"),
+        (Paging("page", limit=2), [90, 80], "a page repeats the rows of the previous page"),
+        (Paging(limit=2), [10, 10], "a full page has no newer row"),
+        (Paging(limit=2, descending=True), [100, 100], "a full page has no older row"),
     ],
 )
 def test_page_without_progress_ends_the_walk_with_an_error(paging, times, message) -> None:
@@ -179,13 +179,13 @@ def test_page_without_progress_ends_the_walk_with_an_error(paging, times, messag
 
 
 @pytest.mark.parametrize(
-    ("exchange", "place", "lie"),
+    ("exchange", "place", "alteration"),
     [("hyperliquid", "info", once_empty()), ("binance", "fundingRate", changed(later_again))],
 )
 def test_empty_page_is_requested_again_and_repeated_payments_are_stored_once(
-    exchange, place, lie, fill, archive, fakes
+    exchange, place, alteration, fill, archive, fakes
 ) -> None:
-    fakes.altered[place] = lie
+    fakes.altered[place] = alteration
     assert fill(FUNDING, exchange).failed == []
     assert _rows(archive, FUNDING) == _truth(fakes, exchange, FUNDING)
 
@@ -204,10 +204,10 @@ def test_contract_without_payments_is_accepted_if_another_has_payments(
     silent, failed, fill, archive, fakes, monkeypatch
 ) -> None:
     """It is new, or pays nothing; a request that is empty about BTC too is broken."""
-    honest = fakes.payments
+    original = fakes.payments
 
     def payments(exchange: str, symbol: str) -> list[tuple[int, int, float]]:
-        return [] if symbol in silent else honest(exchange, symbol)
+        return [] if symbol in silent else original(exchange, symbol)
 
     monkeypatch.setattr(fakes, "payments", payments)
     done = fill(FUNDING, "bybit")
@@ -220,25 +220,25 @@ def test_contract_without_payments_is_accepted_if_another_has_payments(
 def test_empty_response_within_the_life_of_a_contract_is_an_error(fill, archive, fakes, monkeypatch) -> None:
     """Ether was paid before and bitcoin is: a week without a payment is a response about something else."""
     assert fill(FUNDING, "bybit", symbols=["ETH"], end="2026-01-10").failed == []
-    honest = fakes.payments
-    monkeypatch.setattr(fakes, "payments", lambda venue, s: [] if s == "ETH" else honest(venue, s))
+    original = fakes.payments
+    monkeypatch.setattr(fakes, "payments", lambda venue, s: [] if s == "ETH" else original(venue, s))
     (why,) = fill(FUNDING, "bybit", symbols=["ETH"], start="2026-01-10", end="2026-01-17").failed
     assert "ETHUSDT is still traded, but its rows end at 2026-01-10" in why
-    monkeypatch.setattr(fakes, "payments", honest)
+    monkeypatch.setattr(fakes, "payments", original)
     assert fill(FUNDING, "bybit", symbols=["ETH"]).failed == []
     assert _rows(archive, FUNDING) == _truth(fakes, "bybit", FUNDING) // 2
 
 
-@pytest.mark.parametrize(("factor", "is_believed"), [(30.0, False), (1 / 30, False), (8.0, True)])
+@pytest.mark.parametrize(("factor", "is_accepted"), [(30.0, False), (1 / 30, False), (8.0, True)])
 def test_open_interest_is_compared_with_the_last_stored_rows(
-    factor, is_believed, fill, archive, fakes
+    factor, is_accepted, fill, archive, fakes
 ) -> None:
     """Open interest of small coins may be of any size: only the series itself determines the unit."""
     assert fill("oi_history", "binance", start="2026-01-30", end="2026-01-31").failed == []
 
     fakes.altered["openInterestHist"] = scaled(factor, "sumOpenInterestValue", "sumOpenInterest")
     done = fill("oi_history", "binance", start="2026-01-31")
-    assert (done.failed == []) is is_believed
+    assert (done.failed == []) is is_accepted
     assert all("the venue may use another unit" in why for why in done.failed)
     fakes.altered.clear()
     fill("oi_history", "binance", start="2026-01-31")

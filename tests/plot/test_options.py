@@ -338,7 +338,7 @@ def test_open_interest_bars_are_coins_by_strike() -> None:
             marks=pytest.mark.filterwarnings("ignore:all of 104 options lack a volatility and a price"),
         ),
         (plot.term_structure, made.chains, "a term structure needs one exchange, got 2"),
-        (plot.surface, lambda: made.fit().isel(expiry=[0]), "a surface needs two expiries"),
+        (plot.surface, lambda: made.fit().isel(expiry=[0]), "data must have at least two expiries"),
         (plot.surface, lambda: 3, r"data must be a pandas\.DataFrame or an xarray\.Dataset, got int"),
         (basis, lambda: made.basis() * np.nan, "no expiry has a basis: pass spot="),
         (basis, made.chain, r"result of dd\.analysis\.chain\.basis"),

@@ -267,7 +267,7 @@ def timestamps(column: pd.Series, called: str) -> pd.Series:
     try:
         return pd.to_datetime(column, utc=True, format=form).dt.as_unit("us")
     except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{called} must have times") from None
+        raise ValueError(f"{called} must have times such as 2026-01-31T08:00Z") from None
 
 
 def with_rate(frame: pd.DataFrame, interest_rate: float | None) -> pd.DataFrame:

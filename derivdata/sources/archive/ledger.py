@@ -144,7 +144,9 @@ def enter_requests(
         start = micros(request.start)
         end = micros(request.end)
         if start >= end:
-            raise ValueError(f"requests: the window of {request.exchange} {request.symbol} is empty")
+            raise ValueError(
+                f"requests: the window of {request.exchange} {request.symbol} must have start before end"
+            )
         symbols = ledger.setdefault(table, {}).setdefault(request.exchange, {})
         windows = symbols.setdefault(request.symbol or _ALL_SYMBOLS, _Windows())
         if request.incomplete_at is not None:

@@ -739,7 +739,7 @@ class _Job:
         frame, reason = rows_of_file(path, table, kind.source, kind.fixed)
         others = sorted(set(frame["contract_name"]) - {item.name})
         if others:
-            raise ArchiveError(f"it contains rows of {others[0]}")
+            raise ArchiveError(f"expected rows of {item.name}, got rows of {others[0]}")
         return frame, reason
 
     def _add_to_batch(self, series: _Series, read: _ReadFile, batch: _Batch) -> None:

@@ -333,7 +333,7 @@ def _table(name: str) -> str:
     rows = [n for n, table in tables.TABLES.items() if {"symbol", "exchange", "time"} <= set(table.key)]
     if name not in rows:
         raise ValueError(
-            f"table must be one with symbol, exchange and time, got {name!r}{did_you_mean(name, rows)}"
+            f"table must have the columns symbol, exchange and time, got {name!r}{did_you_mean(name, rows)}"
         )
     return name
 

@@ -40,7 +40,7 @@ class _Coded(CodedBody):
 
 
 def _named(number: str) -> Instrument:
-    raise SchemaError(f"contract {number} is not among the instruments of the context: pass getMetaData")
+    raise SchemaError(f"contract {number} is not in context['instruments']: pass the list of getMetaData")
 
 
 class _Coin(Wire):

@@ -261,7 +261,7 @@ def _forward(paging: Paging, start: int, end: int, span: int) -> Generator[dict[
         if newest > start:
             start = newest
         elif paging.start and _is_full(paging, page):
-            raise SchemaError("a full page has no row after those of the page before")
+            raise SchemaError("a full page has no newer row than the previous page")
         elif last < end:
             start = last  # the rest of this span is empty
         else:
@@ -279,7 +279,7 @@ def _backward(paging: Paging, start: int, end: int, span: int) -> Generator[dict
             if paging.exclusive:
                 oldest += _UNITS_US[paging.unit]
             if oldest >= last and paging.end and not paging.thinned and _is_full(paging, page):
-                raise SchemaError("a full page has no row before those of the page before")
+                raise SchemaError("a full page has no older row than the previous page")
             if paging.thinned or oldest >= last or oldest <= first:
                 break
             last = oldest
@@ -298,7 +298,7 @@ def _numbered(paging: Paging, start: int, end: int) -> Generator[dict[str, str],
             params[paging.cursor] = cursor
         page = yield params
         if page.times and page.times == before.times and _is_full(paging, page):
-            raise SchemaError("a page has the same rows as the page before")
+            raise SchemaError("a page repeats the rows of the previous page")
         before = page
         if not page.times and paging.descending:
             return

@@ -44,7 +44,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    raise SchemaError(f"product {name} is not among the instruments of the context: pass /product")
+    raise SchemaError(f"product {name} is not in context['instruments']: pass the list of /product")
 
 
 class _Product(Wire):

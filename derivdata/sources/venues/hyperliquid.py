@@ -30,7 +30,7 @@ _HOUR_US = 3_600_000_000
 def refuse(reading: Reading) -> None:
     """Raise a `VenueError` for ``null``, which an unknown coin or dex gives with HTTP 200."""
     if reading.body.strip() == b"null":
-        raise VenueError(reading.where, "no such coin or dex", code="null")
+        raise VenueError(reading.where, "unknown coin or dex", code="null")
 
 
 def _dex_of(name: str) -> str:

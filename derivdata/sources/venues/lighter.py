@@ -54,7 +54,7 @@ def _of_market(reading: Reading, market: str) -> Instrument:
     if not market.isdecimal():
         return Instrument(market, market, "USDC", 1.0)
     return reading.fail(
-        f"market {market} is not among the instruments of the context: pass /orderBookDetails"
+        f"market {market} is not in context['instruments']: pass the list of /orderBookDetails"
     )
 
 

@@ -86,9 +86,7 @@ def _snapshots(reading: Reading) -> tuple[Instrument, str, list[tuple[int, _Snap
     listed = reading.context.instruments.values()
     item = next((listed_item for listed_item in listed if listed_item.name.partition(":")[0] == number), None)
     if item is None:
-        reading.fail(
-            f"product {number} is not among the instruments of the context: pass those of /v2/contracts"
-        )
+        reading.fail(f"product {number} is not in context['instruments']: pass the list of /v2/contracts")
     rows = reading.rows(_Snapshot, "snapshots")
     return item, number, [(reading.seconds(float(row.timestamp)), row) for row in rows]
 
