@@ -183,7 +183,7 @@ def _covered(
 
 
 def _notify_others(response: DecodedResponse[Any]) -> list[str]:
-    """Warn of a response's notices, but only return the first notice that it has no data (none or one)."""
+    """Warn of a response's notices, except a notice of missing data, which is returned in a list."""
     no_data = [notice for notice in response.notices if _NO_DATA.search(notice)]
     for notice in response.notices:
         if notice not in no_data:

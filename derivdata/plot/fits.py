@@ -92,7 +92,7 @@ def at_the_money(fit: xr.Dataset) -> xr.DataArray:
 
 
 def listed_expiry(listed: Any, requested: Any, argument: str = "expiry") -> pd.Timestamp:
-    """Return the listed expiry of a label; raise if there is none."""
+    """Return the listed expiry that matches a label; raise if no expiry matches."""
     expiry = nearest_listed(pd.DatetimeIndex(np.atleast_1d(listed)), requested, argument)
     stamp: pd.Timestamp = naive_utc(expiry)
     return stamp

@@ -218,8 +218,8 @@ def draw_lanes(
     All lanes have one scale; `limits` has the lowest and highest value of each. A lane is filled from `base`
     to its line, in the colours of rates if `signed`, else in light blue and the colour of shorts. `marks` are
     the values labelled at the right of every lane. An arrowhead at the edge of a lane marks a value outside
-    its limits. `with_peaks` writes the value of each lane that is furthest from `base`, a scale of its own
-    instead of `marks` at each lane that has space for it, and the names at the base lines.
+    its limits. `with_peaks` writes the value of each lane that is furthest from `base`, the names at the base
+    lines, and, where there is space, a scale for each lane instead of `marks`.
     """
     low, high = np.array(limits, dtype=np.float64).T
     sizes = high - low

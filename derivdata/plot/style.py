@@ -267,10 +267,10 @@ def text_width(ax: Axes) -> float:
 
 
 def indent(ax: Axes) -> float:
-    """Return how far left of the axes the text above them begins [points].
+    """Return the distance by which text above the axes begins left of them [points].
 
     It begins above the labels of the y axis, so that its lines are long. The estimate is lower than the width
-    of the labels, so that nothing sticks out at the left.
+    of the labels, so the text never extends beyond them.
     """
     from matplotlib.ticker import FixedLocator
 

@@ -245,7 +245,7 @@ class Data:
         return self._settled(paid, "funding rates")
 
     def _settled(self, paid: pd.DataFrame, what: str) -> Rates | None:
-        """Return payments summed over 8 hours; None, noted as missing, if that is not possible."""
+        """Return payments summed over 8 hours; None, with a note in `missing`, if that is not possible."""
         try:
             return Rates(_summed(paid), paid, settled=True)
         except ValueError as problem:
@@ -407,7 +407,7 @@ class Data:
         return self._chains[what]
 
     def _cleaned(self, what: str, snapshot: pd.DataFrame) -> pd.DataFrame | None:
-        """Return the usable rows of a chain; None, noted as missing, without any."""
+        """Return the usable rows of a chain; None, with a note in `missing`, if there are none."""
         days = self.report_options.expiries
         if days:
             snapshot = snapshot[snapshot["expiry"].dt.normalize().isin(days)]

@@ -107,7 +107,7 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
 def _is_outermost(frame: types.FrameType) -> bool:
     """Return whether the call of a checked function is not within another one of its thread.
 
-    The stack says so itself: a counter would be off after an interrupt between its two changes.
+    The stack is inspected, because a counter would be wrong after an interrupt between its two changes.
     """
     caller = frame.f_back
     while caller is not None and caller.f_code is not frame.f_code:

@@ -194,7 +194,7 @@ def warn_caller(message: str, category: type[Warning] = DataNotice) -> None:
 
 
 def import_extra(module: str, extra: str, use: str) -> Any:
-    """Return a module of an optional package; else raise with the extra to install. `use` needs it."""
+    """Return a module of an optional package; if it is missing, raise with `use` and the extra."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)

@@ -239,7 +239,7 @@ class _Grouping:
         return set(self._pair_instrument[self._edges[first] : self._edges[last]].tolist())
 
     def _starts(self, first: int, last: int) -> list[bool]:
-        """Return which batches of a run begin a snapshot."""
+        """Return for each batch of a run whether it begins a snapshot."""
         bursts: list[tuple[int, int]] = []
         linked = np.append(False, np.diff(self._time[first:last]) <= times.us(_LINK))
         for start, end in self._runs(linked):

@@ -646,8 +646,8 @@ def _may_be_far(rates: _Array, bounds: _Array) -> NDArray[np.bool_]:
 def _far_change(rates: _Array) -> UnitChange | None:
     """Return the first row at which the median rate becomes about 100 or 10,000 times as large, else None.
 
-    The medians are of up to 50 rows on each side, and the later one must exceed the largest earlier rate by
-    a factor.
+    The medians are of up to 50 rows on each side, and the later one must be at least 5 times the largest
+    earlier rate.
     """
     rows = np.flatnonzero(np.isfinite(rates))
     values = rates[rows]

@@ -209,8 +209,8 @@ def executable(
         they differ), for parity. Without it there are no rows of kind ``"parity"``.
     fee_rate, fee_cap
         Fee of an option [fraction of the forward], at most `fee_cap` of its price. None uses the taker fee of
-        the chain's venue in ``dd.venues.facts``, or Deribit's fees if there is none (0.03 %, capped at 12.5
-        %). The column ``fees_of`` names the venue.
+        the chain's venue in ``dd.venues.facts``, or Deribit's fees (0.03 %, capped at 12.5 %) if that venue
+        has no facts. The column ``fees_of`` names the venue.
     future_fee_rate
         Fee of a future [fraction of its value]; None as above (Deribit: 0.05 %).
     interest_rate

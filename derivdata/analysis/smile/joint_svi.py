@@ -221,7 +221,7 @@ class JointProblem(NamedTuple):
         )
 
     def shortfalls(self, values: Constraints) -> Constraints:
-        """Return how far each condition is below its moved margin, 0 if it is not."""
+        """Return the distance of each condition below its moved margin, 0 if it is not below."""
         return Constraints(
             g=np.maximum(self.at_least.g - values.g, 0.0),
             gap=np.maximum(self.at_least.gap - values.gap, 0.0),

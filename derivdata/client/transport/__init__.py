@@ -230,7 +230,7 @@ def _cache_settings(cache: Any, session: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _source_problem(source: str | None) -> str | None:
-    """Return why a source that is or contains a key is rejected, without showing it; None if it is valid."""
+    """Return the error text for a source that is or contains a key, without the key; None if it is valid."""
     if source is None:
         return None
     if is_like_key(source) and not os.path.exists(source):

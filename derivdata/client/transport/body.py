@@ -273,7 +273,7 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
 
 
 def _may_be_cut(why: str, body: bytes, headers: Mapping[str, str]) -> bool:
-    """Return whether invalid JSON may have been truncated: HTTP framing cannot show it here."""
+    """Return whether invalid JSON may be a truncated body, which HTTP framing cannot exclude here."""
     if "Content-Length" in headers or "Transfer-Encoding" in headers:
         return False
     place = _PLACE.search(why)

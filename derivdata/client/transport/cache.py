@@ -218,7 +218,7 @@ class ResponseFiles:
     def newest(self, before: pd.Timestamp) -> pd.Timestamp | None:
         """Return the latest ``Date`` up to `before` of this source's intact records; None without any.
 
-        Candidates are read from the heads alone. A date counts only if the sealed record has it.
+        Candidates are read from the heads alone, and a date is used only if the sealed record confirms it.
         """
         for date, key in sorted(self._dates(), reverse=True):
             if date > before:

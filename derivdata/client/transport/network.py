@@ -283,7 +283,7 @@ class Network:
         return Reply(response.status_code, response.headers, response.content, is_stale)
 
     def _expire_after(self, url: str, endpoint: Endpoint | None) -> float | None:
-        """Return how long a response is fresh [s], by endpoint; None if the user's settings define it."""
+        """Return the time for which a response is fresh [s]; None if the user's settings define it."""
         rules = self._session.settings
         has_default = rules.expire_after not in (None, NEVER_EXPIRE) or "expire_after" in self._settings.rules
         if has_default or get_url_expiration(url, rules.urls_expire_after) is not None:

@@ -264,7 +264,7 @@ T = TypeVar("T")
 
 
 class Overtaken(ArchiveError):
-    """Other writers were faster at every attempt; nothing was written."""
+    """Other writers committed first at every attempt, and nothing was written."""
 
 
 class Change(NamedTuple, Generic[T]):

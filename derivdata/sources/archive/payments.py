@@ -311,7 +311,7 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
 
 
 def _stored_context(new: _Columns, read: Read) -> tuple[_Columns, Bools]:
-    """Return the stored rows that new ones may change, and a mask of the rows that this context decides.
+    """Return the stored rows near new ones, and a mask of the rows whose intervals these determine.
 
     Intervals between two payments with a given or confirmed interval follow from the rows between them. A
     month of rows on both sides is therefore enough if it has such a payment on both sides of the new ones.
@@ -476,9 +476,9 @@ def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
 def _is_of_next_hour(union: pd.DataFrame) -> pd.Series:
     """Return a mask of payments at an hour that belong to a halt with a row at the next hour.
 
-    The late payments of a halt may begin within a minute of the hour. One side has the first of them, at that
-    hour, and the other side all of them or the rest: several payments at the next hour, or after several at
-    the hour a single one that is late.
+    The late payments of a halt may begin within a minute of the hour. Then one side (stored or new) has the
+    first of them as a row at that hour, and the other side has the rest at the next hour. That row has
+    several payments, or it is a single late payment and the row at the hour has several.
     """
     keys = ["name", "hour", "side"]
     rows = pd.MultiIndex.from_frame(union[keys])
@@ -490,7 +490,7 @@ def _is_of_next_hour(union: pd.DataFrame) -> pd.Series:
 
 
 def _of_previous_hour(late: pd.DataFrame, rows: pd.MultiIndex) -> pd.MultiIndex:
-    """Return name, hour before and other side of late payments whose own side has no row at that hour."""
+    """Return the keys at which the other side may have a row in the hour before late payments."""
     before = late[["name", "hour", "side"]].assign(hour=late["hour"] - 1)
     is_alone = ~pd.MultiIndex.from_frame(before).isin(rows)
     return pd.MultiIndex.from_frame(before[is_alone].assign(side=1 - before["side"][is_alone]))
@@ -499,7 +499,7 @@ def _of_previous_hour(late: pd.DataFrame, rows: pd.MultiIndex) -> pd.MultiIndex:
 def _added_up(
     columns: _Columns, rows: pd.DataFrame, is_halt: Bools
 ) -> tuple[_Columns, Indices, dict[int, pd.DataFrame]]:
-    """Return rows with one row for the late payments of an hour, their first places, and the originals."""
+    """Return rows with the late payments of an hour added up, their first positions, and the originals."""
     halts = rows[is_halt].groupby(["name", "hour"], sort=False)
     place = rows["row"].to_numpy().copy()
     place[is_halt] = halts["row"].transform("min")

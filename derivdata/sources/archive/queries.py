@@ -469,7 +469,7 @@ class Selection(NamedTuple):
     window: TimeRange
 
     def mask(self, frame: pd.DataFrame) -> np.ndarray[Any, Any]:
-        """Return for each row of a frame whether it is selected."""
+        """Return a mask of the selected rows of a frame."""
         stamps = np.asarray(frame["time"].array.asi8)
         chosen = (stamps >= self.window.start) & (stamps < self.window.end)
         for name, values in self.where.items():

@@ -180,7 +180,7 @@ class ArchiveContents:
         return " (synthetic)" if self.synthetic else ""
 
     def _manifest(self, *, fresh: bool = False) -> Manifest:
-        """Return the current manifest, empty if there is none."""
+        """Return the current manifest; an empty one if the archive does not exist yet."""
         mark = self._storage.manifest_mark(fresh=fresh)
         cached_mark, manifest = self._cached
         if mark is None or mark != cached_mark:
@@ -189,7 +189,7 @@ class ArchiveContents:
         return manifest
 
     def _entry(self, table: Table, *, fresh: bool = False) -> TableEntry:
-        """Return the entry of a table, empty if it has no rows."""
+        """Return the manifest's entry of a table; an empty one if the table has no rows."""
         return self._manifest(fresh=fresh).tables.get(table.name, TableEntry())
 
     def _files(self) -> list[DataFile]:

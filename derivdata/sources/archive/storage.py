@@ -172,7 +172,7 @@ class LocalFolder:
         draft.replace(self.folder / path)
 
     def settle(self, new: Collection[str], gone: Collection[str]) -> None:
-        """Note the files that the next manifest will not name, and wait until new files are on disk."""
+        """Add the files that the next manifest omits to the notes, and wait until new files are on disk."""
         self._note(gone)
         for path in new:
             sync(self.folder / path)

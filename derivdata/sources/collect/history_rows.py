@@ -625,7 +625,7 @@ class Surroundings:
 
 
 def _gap_before(first: int, step: float, due: int) -> Iterator[PartialPage]:
-    """Yield the gap between the time at which rows are due and the first row, if rows are missing.
+    """Yield the gap from the time at which rows are due to the first row, if rows are missing in it.
 
     All times are in µs. `step` is NaN if it is unknown.
     """

@@ -319,7 +319,7 @@ def _interval_changes(before: Records, listed: Records) -> list[str]:
 
 
 def require_plausible(session: VenueSession, archive: Archive, table: str, rows: pd.DataFrame) -> None:
-    """Raise `SchemaError` for rows that an import would ask about, or 20 times the series' last rows.
+    """Raise `SchemaError` for rows that fail the checks of an import, or are 20 times the last rows.
 
     Rejected rows go to the quarantine. Raises `ArchiveError` if the archive cannot be read.
     """

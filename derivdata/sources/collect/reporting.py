@@ -92,11 +92,11 @@ class Minute:
     dropped: int = 0  # removed old rows
 
     def json(self) -> str:
-        """Return it as one line of JSON."""
+        """Return the minute as one line of JSON."""
         return json.dumps({**asdict(self), "time": str(self.time)})
 
     def line(self) -> str:
-        """Return it as one line of text."""
+        """Return the minute as one line of text."""
         rows = ", ".join(f"{count:,} {table}" for table, count in sorted(self.rows.items()) if count)
         texts = [f"{self.time:%Y-%m-%d %H:%M:%S}", rows or "no rows"]
         groups = {"failed": self.failed, "unavailable": self.gone, "lists changed": self.changed}
@@ -339,7 +339,7 @@ def _table(name: str) -> str:
 
 
 def signed_headers(secret: str, body: bytes, now: pd.Timestamp) -> dict[str, str]:
-    """Return the headers by which a receiver verifies a body and its age."""
+    """Return the headers with which a receiver verifies a body and its age."""
     stamp = str(int(now.timestamp()))
     digest = hmac.new(secret.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
     return {TIMESTAMP: stamp, SIGNATURE: f"sha256={digest}", "Content-Type": "application/json"}

@@ -454,7 +454,7 @@ class VenueSession:
             raise Stopped("collecting was stopped")
 
     def _be_patient(self, seconds: float) -> None:
-        """Wait, and subtract the time from the patience that remains."""
+        """Wait, and subtract the time from the remaining time limit of the request."""
         self.patience -= seconds
         self._wait(seconds)
 

@@ -444,11 +444,11 @@ class VenueState:
 
     @property
     def tables(self) -> set[str]:
-        """Return the tables of its polls."""
+        """Return the tables that polls of the venue fill."""
         return _tables_of([*self._bulk.endpoints, *self.by_contract.endpoints])
 
     def polls_table(self, table: str) -> bool:
-        """Return whether its polls have a table."""
+        """Return whether polls of the venue fill a table."""
         if table in BOOKS:
             return bool(self.depth and self._books)
         if table == LIQUIDATIONS:
@@ -456,7 +456,7 @@ class VenueState:
         return table in self.tables
 
     def cadence(self, table: str) -> pd.Timedelta:
-        """Return how long a poll of a table is valid, until the next one is due."""
+        """Return the time between two polls of a table, during which the earlier one is valid."""
         filling = [endpoint for endpoint in self._bulk.endpoints if table in endpoint.tables]
         seconds = [endpoint.every for endpoint in filling if endpoint.every is not None]
         return pd.Timedelta(min(seconds, default=_MINUTE.total_seconds()), "s")

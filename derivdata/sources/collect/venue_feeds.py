@@ -214,7 +214,7 @@ class VenueStream:
         return rows, covered, error
 
     def _run(self) -> None:
-        """Connect until the channel is stopped, after longer and longer pauses while connections fail."""
+        """Connect until the channel is stopped; the pause grows with each failed connection."""
         wait = _FIRST_WAIT_SECONDS
         while not self._stopping.is_set():
             try:
@@ -451,7 +451,7 @@ def _streams_of_liquidations(venues: Sequence[str], named: Sequence[str]) -> dic
 
 
 def until_next_minute(now: pd.Timestamp) -> float:
-    """Return how long to wait until the next poll [s], at second 5 of a minute."""
+    """Return the seconds until the next poll, which is at second 5 of a minute."""
     last_poll = (now - _POLL_SECOND).floor("min") + _POLL_SECOND
     return float((last_poll + _MINUTE - now).total_seconds())
 

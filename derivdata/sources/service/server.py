@@ -93,7 +93,7 @@ class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._schedule_check()
 
     def data_received(self, data: bytes) -> None:
-        """Note when a request begins to arrive, and when it is complete."""
+        """Record the times at which a request begins to arrive and is complete."""
         super().data_received(data)
         if self._is_responding():
             self._arriving_since = None
@@ -294,7 +294,7 @@ class RunningService:
         return f"<derivdata service of {self.store.label} at {self.url}>"
 
     def close(self) -> None:
-        """Stop it; a second time does nothing."""
+        """Stop the service; a second call does nothing."""
         self._server.stop()
         close = getattr(self.store, "close", None)
         if close is not None:

@@ -136,7 +136,7 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        """An error comes with HTTP 200 at times."""
+        """Return code and message of the error, which may come with HTTP 200, or None."""
         if self.code in (None, 200):
             return None
         return 451 if "restricted location" in self.msg else self.code, self.msg

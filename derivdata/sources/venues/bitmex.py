@@ -35,7 +35,7 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        """The error of a request, or of a subscription, which is text."""
+        """Return code and message of the error of a request or a subscription, or None."""
         if self.error is None:
             return None
         if isinstance(self.error, str):

@@ -72,7 +72,7 @@ class _Fault(Wire):
 
     @property
     def fault(self) -> Fault:
-        """An error comes with HTTP 200."""
+        """Return code and message of the error, which comes with HTTP 200, or None."""
         if isinstance(self.error, list):  # errors of spot prices are a list
             if not self.error:
                 return None

@@ -24,7 +24,7 @@ from derivdata.tables.contracts import expiry, iso_of
 T = TypeVar("T")
 
 NUMBER = str | float | None
-"""A number, sent as text or as a number, or missing."""
+"""A number that may be sent as text, or be missing."""
 
 Stamp = int | float | str
 """A time, as a number or as text: venues change between the two, and some use both."""
@@ -55,7 +55,7 @@ def decode(body: bytes, kind: Any, where: str) -> Any: ...
 def decode(body: bytes, kind: Any, where: str) -> Any:
     """Decode a body; `where` names it in the error.
 
-    Raises `SchemaError`: it is not JSON, or not of that shape: the message says at which place of the body.
+    Raises `SchemaError` if the body is not JSON or has another shape; the message has the place in the body.
     """
     try:
         return DECODERS[kind].decode(body)
@@ -472,8 +472,8 @@ def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> ty
     """Return a struct with the venue's field names; fields that the venue lacks are None.
 
     A name such as ``filters.price.tickSize`` is a path, and one field of the venue may fill several of the
-    struct. A row must have the `required` fields, which may be null. They tell it from rows of other
-    responses of the venue.
+    struct. A row must have the `required` fields, which may be null: they distinguish it from the rows of
+    other responses of the venue.
     """
     decoded: list[Any] = []  # (name, type) of required fields, and (name, type, default) of optional ones
     computed: dict[str, Any] = {}  # constants, and properties that read a part of a decoded field
@@ -568,7 +568,7 @@ class RefusedBody(Wire):
 
     @property
     def fault(self) -> Fault:
-        """The error."""
+        """Return code and message of the error, or None for a body without one."""
         return None if self.error is None else (self.error.code, self.error.message or "")
 
 
@@ -585,7 +585,7 @@ class CodedBody(Wire):
 
     @property
     def fault(self) -> Fault:
-        """The error."""
+        """Return code and message of the error, or None for a body without one."""
         if self.code is None or str(self.code) == self.success:
             return None
         return str(self.code), self.msg or self.message or ""
@@ -599,7 +599,7 @@ class WordedBody(Wire):
 
     @property
     def fault(self) -> Fault:
-        """The error."""
+        """Return code and message of the error, or None for a body without one."""
         return None if self.code is None else (self.code, self.message or "")
 
 
@@ -616,7 +616,7 @@ class NumberedBody(RefusedBody):
 
     @property
     def fault(self) -> Fault:
-        """The error."""
+        """Return code and message of the error, or None for a body without one."""
         code = int(self.code) if isinstance(self.code, str) and self.code.isdecimal() else self.code
         if code in (None, self.success):
             return super().fault
@@ -660,9 +660,9 @@ def refuse_event(reading: Body) -> None:
 
 
 def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Body], None]:
-    """Return what raises a `VenueError` for a body that is an error, with HTTP 200 or not.
+    """Return a function that raises a `VenueError` for a body that is an error, also with HTTP 200.
 
-    In `kind`, the shape of an error, every field is optional, so that each object of the venue fits;
+    `kind` is the shape of an error. Its fields are optional, so any object of the venue can be decoded.
     `reason_of` returns `VenueError.reason` by code, or None for a rejected request.
     """
 

@@ -423,7 +423,7 @@ def _names_in(header: Any) -> list[str] | None:
 
 
 def _index_of(body: dict[str, Any], size: int) -> list[Any] | None:
-    """Return the index in pandas' orientation "split"; None if there is none or it only counts the rows."""
+    """Return the index in pandas' orientation "split"; None if missing, or if it only numbers rows."""
     index = body.get("index")
     if not isinstance(index, list) or len(index) != size:
         return None

@@ -426,7 +426,7 @@ def _cme(text: str) -> Market | None:
 
 
 def cme_expiry(name: str, year: int) -> int | None:
-    """Return when a contract of CME expires [µs]: the last Friday of its month, 16:00 in London.
+    """Return the expiry of a contract of CME [µs]: the last Friday of its month, 16:00 in London.
 
     `year` is the year of a row; a contract with one digit is in the ten years from it on.
     """

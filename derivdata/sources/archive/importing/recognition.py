@@ -249,7 +249,7 @@ def _are_prices_of_futures(head: Chunk) -> bool:
 
 
 def _refuse_dated_contracts(source: Source, head: Chunk, table: str | None) -> None:
-    """Raise for rows of a pair whose type says that they are of dated contracts, or of all contracts."""
+    """Raise for rows of a pair whose type is a dated contract, or all contracts."""
     if table == "futures_history" or _are_prices_of_futures(head):
         return
     for column in columns_named(head, ("contracttype",)):

@@ -362,7 +362,7 @@ def _plain_channel(name: str) -> str:
 
 
 def _of_channel(line: bytes, channel: str) -> bytes:
-    """Return a message of a channel; an empty line, which keeps the line numbers, for another one."""
+    """Return the line if its message is of the channel, else an empty line, which keeps line numbers."""
     return line if channel_of(line) == channel else b"\n"
 
 

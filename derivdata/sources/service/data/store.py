@@ -183,14 +183,14 @@ def noted() -> Iterator[list[str]]:
 
 
 def note(corrections: list[str]) -> None:
-    """Note corrections of rows that the current response uses."""
+    """Add corrections of rows that the current response uses to the open `noted` blocks."""
     collected = _collected.get()
     if collected is not None:
         collected.extend(corrections)
 
 
 def note_read(frame: pd.DataFrame) -> pd.DataFrame:
-    """Note the notices in the provenance of a store's rows, and return the rows."""
+    """Return a store's rows, and add the notices in their provenance to the open `noted` blocks."""
     note(frame.attrs.get("provenance", {}).get("notices", []))
     return frame
 

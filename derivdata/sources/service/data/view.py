@@ -438,7 +438,7 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _validity(frame: pd.DataFrame) -> Any:
-    """Return how long each row's value is valid after its time."""
+    """Return the length of time for which each row's value is valid."""
     if "interval_hours" in frame:
         return pd.to_timedelta(frame["interval_hours"], unit="h")
     if "resolution" in frame:
@@ -592,7 +592,7 @@ def _common_spans(
 ) -> list[times.Window]:
     """Return the windows in which a venue was requested for every symbol.
 
-    The symbols in `own` have ledger entries of their own, in addition to entries for all symbols.
+    The symbols in `own` also have separate ledger entries, in addition to entries for all symbols.
     """
     # A symbol without own entries has the entries for all symbols. The windows of every symbol include these,
     # so they are the common windows.

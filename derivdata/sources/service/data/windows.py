@@ -112,7 +112,7 @@ def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timest
 
 
 def samples(frame: pd.DataFrame, by: list[str], step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
-    """Take the newest row of each step and series at the step's end; input sorted by time.
+    """Return the newest row of each step and series, stamped at the step's end; `frame` is sorted by time.
 
     Changes of means over steps have two thirds of the variance of changes between the ends of steps, so
     prices are sampled. A value counts for its own step only: repeating it in later steps would add a return
