@@ -193,6 +193,7 @@ class _Grouping:
 
         `snapshot` has the number of each batch's snapshot. A partly failed poll gives such snapshots.
         """
+        # 1. Find the snapshots that follow another one of their chain within the hold.
         time = np.zeros(snapshot[-1] + 1, dtype=np.int64)
         chain = np.zeros_like(time)
         time[snapshot] = self._time  # the last assignment counts, which is the last batch of each snapshot
@@ -200,16 +201,21 @@ class _Grouping:
         follows = np.append(False, (np.diff(chain) == 0) & (np.diff(time) < self._hold))
         if not follows.any():
             return ""
-        # Distinct pairs of instrument and snapshot, sorted by instrument.
+
+        # 2. Find the instruments of each snapshot that are live at the next one, and whether it has them. A
+        # pair of instrument and snapshot is one number, and the next number is that of its next snapshot.
         size = len(time)
         pairs = np.unique(self._pair_instrument * size + snapshot[self._pair_batch])
         instrument, number = np.divmod(pairs, size)
-        again = np.append(np.diff(pairs) == 1, False) & (number + 1 < size)
-        later = np.minimum(number + 1, size - 1)
-        is_live = self._expiry()[instrument] > time[later]
-        is_expected = (number + 1 < size) & follows[later] & is_live
-        expected = np.bincount(later[is_expected], minlength=size)
-        absent = np.bincount(later[is_expected & ~again], minlength=size)
+        has_next = number + 1 < size
+        is_in_next = np.append(np.diff(pairs) == 1, False)
+        next_number = np.minimum(number + 1, size - 1)
+        is_live = self._expiry()[instrument] > time[next_number]
+        is_expected = has_next & follows[next_number] & is_live
+
+        # 3. Count those that each snapshot lacks.
+        expected = np.bincount(next_number[is_expected], minlength=size)
+        absent = np.bincount(next_number[is_expected & ~is_in_next], minlength=size)
         lacking = np.flatnonzero((absent > _MAX_ABSENT) & (absent > _ABSENT * expected))
         if not lacking.size:
             return ""
@@ -306,6 +312,7 @@ class _Grouping:
 
 
 def _text(length: pd.Timedelta) -> str:
+    """Return a length of time in hours, or below one hour in minutes."""
     hours = length / pd.Timedelta(1, "h")
     return f"{hours:.4g} h" if hours >= 1 else f"{hours * 60:.4g} min"
 
@@ -313,24 +320,27 @@ def _text(length: pd.Timedelta) -> str:
 def _newest(
     rows: pd.DataFrame, stamps: _Codes, snapshot: _Codes, instrument: _Codes
 ) -> tuple[pd.DataFrame, str]:
-    """Return the newest row of each instrument in each snapshot, with the snapshot's time, and a notice."""
+    """Return the newest row of each instrument in each snapshot, with the snapshot's time, and a notice.
+
+    The notice is empty if no row was dropped.
+    """
     frame = pd.DataFrame({"snapshot": snapshot, "instrument": instrument, "time": stamps})
     newest = frame.groupby(["snapshot", "instrument"], sort=False)["time"].transform("max").to_numpy()
-    of_snapshot = frame.groupby("snapshot", sort=False)["time"].transform("max").to_numpy()
-    keep = stamps == newest
+    snapshot_times = frame.groupby("snapshot", sort=False)["time"].transform("max").to_numpy()
+    is_newest = stamps == newest
     row_times = rows["time"]
-    time = pd.Series(of_snapshot.view("M8[us]"), index=rows.index)
+    time = pd.Series(snapshot_times.view("M8[us]"), index=rows.index)
     if times.has_zone(row_times):
         time = times.utc(time)
     quoted_at = rows["quoted_at"].fillna(row_times) if "quoted_at" in rows else row_times
     notice = ""
-    if dropped := int((~keep).sum()):
-        chains = len(np.unique(snapshot[~keep]))
+    if dropped := int((~is_newest).sum()):
+        chains = len(np.unique(snapshot[~is_newest]))
         notice = (
             f"{dropped:,} of {len(rows):,} option rows were dropped, because {chains:,} snapshots have a "
             "newer row of the same instrument"
         )
-    result = rows.assign(time=time.astype(row_times.dtype), quoted_at=quoted_at)[keep]
+    result = rows.assign(time=time.astype(row_times.dtype), quoted_at=quoted_at)[is_newest]
     result.attrs = dict(rows.attrs)
     return result, notice
 

@@ -346,6 +346,7 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     unit = COLUMNS[column].unit if column in COLUMNS else ""
     if unit in _COUNTED:
         raise ValueError(f"{column} must be a rate, a price or a value in USD for by='coin', got {unit}")
+    # 1. Replace contracts by coins, and convert prices to one coin. A table of prices is checked itself.
     names, multiples = _read(table, "table")
     coins = coins_at(names, table["time"])
     result = table.assign(symbol=coins)
@@ -355,11 +356,15 @@ def by_coin(table: pd.DataFrame, column: str, prices: pd.DataFrame | None = None
     if prices is not None:
         require_columns(prices, "prices", (_PRICE,), others=_KEY)
         _check_prices(prices)
+
+    # 2. Add up values in USD of several contracts.
     twice = result.duplicated(_KEY, keep=False)
     if not twice.any() or table.duplicated(_KEY).any():  # the caller rejects rows that repeat a key
         return result
     if unit == "USD" and column != _PRICE:
         return _added(result, column)
+
+    # 3. Of several rates or prices of one coin, omit those of a renamed contract; others are an error.
     is_old = names != coins
     has_new = (~is_old).groupby([result[name] for name in _KEY], observed=True).transform("any")
     superseded = is_old & has_new

@@ -50,26 +50,26 @@ _SAMPLED_OUTAGE_US = {"funding_history": 6 * HOUR_US}
 """Usual outages of single series of a sampled rate [µs]; shorter ones alone do not give a notice."""
 _MAX_SHORT_OUTAGES = 0.1  # share of a series' rows above which short outages give a notice
 _EDGE_STEPS = 2  # the first and last steps may belong to the adjacent window, or not be over yet
-_QUIET_STEPS = 24
+_QUIET_STEPS = 24  # the same for events, which may be absent for a day of hourly steps
 _NAMED = 3  # number of series named in a notice
 _ROUNDING = 1 / 60  # of an interval
 _WIDE_GAP = 1.5  # intervals between payments from which a payment is missing
 _DAY_US = 24 * HOUR_US
 
 _FACTORS = np.array([8.0, 100.0, 1e3, 1e4, 1e6])
-_LEVEL_TOLERANCE = 1.2
+_LEVEL_TOLERANCE = 1.2  # maximum ratio of a step to the factor of a unit
 _MIN_BEFORE = 6  # rows before a step: a new listing grows fast
 _MIN_AFTER = 3
-_COMPARED = 6
-_REPEATED_TOLERANCE = 1.001
-_MIN_REPEATED = 4
-_REPEATED_SHARE = 0.2
-_RATE_ROWS = 50
+_COMPARED = 6  # rows on each side of a step whose medians are compared
+_REPEATED_TOLERANCE = 1.001  # the same as `_LEVEL_TOLERANCE`, for rates that repeat
+_MIN_REPEATED = 4  # rows from which a rate counts as repeated
+_REPEATED_SHARE = 0.2  # minimum share of a repeated rate in the rows on its side of a change
+_RATE_ROWS = 50  # maximum rows on each side whose median rates are compared
 _ROWS_OF_LEVEL = 12  # rows that a new level of rates must last
 _ABOVE_LARGEST = 5.0  # a smaller factor occurs in real markets for some payments
 _RATE_FACTORS = ((60.0, 170.0), (6e3, 1.7e4))
 """Ranges in which a lasting change of the median rate counts as a factor of 100 or 10,000."""
-_MIN_BPS = 5.0
+_MIN_BPS = 5.0  # rates up to this [bps/8h] are not a change to another unit
 
 
 class RequestedWindow(NamedTuple):
@@ -91,6 +91,7 @@ def missing_row_sentences(
     stamps = np.concatenate([np.asarray(columns["time"].asi8, dtype=np.int64) for columns in responses])
     if not stamps.size:
         return []  # a response without rows has its own notice
+    # 1. Select the rows within the window.
     series, names = _series_of(table, responses)
     inside = (stamps >= window.start) & (stamps < window.end)
     if not inside.all():
@@ -101,6 +102,8 @@ def missing_row_sentences(
     if table.name == PAYMENTS:
         runs = _missing_payments(responses, series, stamps, inside, window)
         return _sentences(runs, names, None, stamps)
+
+    # 2. Number the steps of the window. At its ends, few steps without rows of any series are not missing.
     step = window.step
     series, places = _distinct(series, stamps // step)  # places are numbers of steps
     edge = _QUIET_STEPS if table.name in SPARSE else _EDGE_STEPS
@@ -110,6 +113,8 @@ def missing_row_sentences(
         first = int(places.min())
     if last - 1 - places.max() <= edge:
         last = int(places.max()) + 1
+
+    # 3. Find the steps without rows.
     if table.name in SPARSE:
         runs = grid_runs(
             np.zeros(places.size, dtype=np.int64), places * step, first * step, last * step, step
@@ -177,7 +182,7 @@ def _series_of(table: Table, responses: Sequence[Mapping[str, Any]]) -> tuple[_A
     varying = [place for place, (_, words) in enumerate(coded) if len(words) > 1]
     if len(varying) == 1 and all(codes.min() >= 0 for codes, _ in coded):
         # Only one key has several words, as in most responses: its codes are the series, without a sort.
-        (key,) = varying
+        key = varying[0]
         series, several_words = coded[key]
         names = []
         for word in several_words:
@@ -202,19 +207,22 @@ def _series_of(table: Table, responses: Sequence[Mapping[str, Any]]) -> tuple[_A
 
 
 def _coded(columns: Sequence[Any]) -> tuple[_Array, list[str]]:
-    """Return a number for each row's word in several columns, and the words by number.
+    """Return codes of the rows of several text columns, −1 for a missing text, and the texts by code.
 
-    The columns have different categories, so the numbers are not the codes of the categories.
+    The codes of categorical columns cannot be joined, because the columns have different categories.
     """
-    numbers: dict[str, int] = {}
+    # A single column whose texts are coded in order of appearance already has the result.
+    only = columns[0] if len(columns) == 1 else None
+    if isinstance(only, pd.Categorical) and _has_rows_of_all(only):
+        return np.asarray(only.codes, dtype=np.int64), only.categories.tolist()
+    code_of_text: dict[str, int] = {}
     codes = []
     for column in columns:
-        if len(columns) == 1 and isinstance(column, pd.Categorical) and _has_rows_of_all(column):
-            return np.asarray(column.codes, dtype=np.int64), column.categories.tolist()
-        own, words = pd.factorize(column)
-        shared = [numbers.setdefault(word, len(numbers)) for word in words]
-        codes.append(np.array([*shared, -1])[own])  # the last element is for the code −1, a missing word
-    return np.concatenate(codes), [*numbers]
+        codes_in_column, texts = pd.factorize(column)
+        shared_codes = [code_of_text.setdefault(text, len(code_of_text)) for text in texts]
+        # factorize gives −1 for a missing text, which selects the last element.
+        codes.append(np.array([*shared_codes, -1])[codes_in_column])
+    return np.concatenate(codes), [*code_of_text]
 
 
 def _has_rows_of_all(column: pd.Categorical) -> bool:
@@ -260,11 +268,11 @@ def _without_outages(runs: MissingRuns, usual: int) -> MissingRuns:
     """Drop runs up to a usual length [µs] in series with few missing rows."""
     if not usual or not runs.rows.size:
         return runs
-    is_long = runs.end - runs.start > usual
-    missing = np.bincount(runs.series, runs.rows, runs.expected.size)
-    length = np.bincount(runs.series, runs.end - runs.start, runs.expected.size)
-    is_much = (missing > _MAX_SHORT_OUTAGES * runs.expected) & (length > usual)
-    return runs.of(is_long | is_much[runs.series])
+    length = runs.end - runs.start
+    missing_rows = np.bincount(runs.series, runs.rows, runs.expected.size)  # by series
+    missing_us = np.bincount(runs.series, length, runs.expected.size)
+    has_many = (missing_rows > _MAX_SHORT_OUTAGES * runs.expected) & (missing_us > usual)
+    return runs.of((length > usual) | has_many[runs.series])
 
 
 def _sentences(runs: MissingRuns, names: Sequence[str], step: int | None, stamps: _Array) -> list[str]:
@@ -583,6 +591,7 @@ def _repeated_change(rates: _Array) -> UnitChange | None:
             among_high = rates[of_high[0] : of_high[-1] + 1]
             if _is_tick(low, rates) and (has_others or not _is_tick(high, among_high)):
                 continue  # both are multiples of the venue's rounding step
+            # In a change, all rows of one rate are before all rows of the other, and both are frequent.
             for before, after in ((of_low, of_high), (of_high, of_low)):
                 if before[-1] >= after[0]:
                     continue

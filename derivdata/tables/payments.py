@@ -262,6 +262,7 @@ def _filled(
     if not places.size:
         return _without_anchor(gaps, listed, candidates, confirm)
     bounds = np.concatenate([[-1], places, [len(gaps)]])
+    # Fill each run of unknown rows between two anchors, or between an anchor and an end of the series.
     for place in np.flatnonzero(np.diff(bounds) > 1).tolist():
         first = int(bounds[place])
         last = int(bounds[place + 1])
@@ -291,12 +292,18 @@ def _without_anchor(
 
 
 def _is_multiple(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool_]:
+    """Return a mask of gaps that are one or more whole steps, up to a minute."""
     count = np.rint(gaps / step)
     return np.asarray((count >= 1.0) & (np.abs(gaps - count * step) <= _ROUNDING))
 
 
 def _between(gaps: NDArray[np.float64], before: float, after: float) -> NDArray[np.float64]:
-    """Return the hours of rows between two known intervals, NaN if unknown."""
+    """Return the hours of rows between two known intervals, NaN if unknown.
+
+    Between two different intervals, the change is at the row with which the fewest payments are missing, on
+    ties at the last one.
+    """
+    # 1. At an end of the series, or between equal intervals, there is no change.
     if np.isnan(before) or np.isnan(after):
         step = after if np.isnan(before) else before
         return np.where(_is_multiple(gaps, step) | _is_late_or_next(gaps, step), step, np.nan)
@@ -304,19 +311,23 @@ def _between(gaps: NDArray[np.float64], before: float, after: float) -> NDArray[
         # A payment may be late: it counts as one interval if it does not overlap the one before by half.
         is_one = (gaps > before / 2) | _follows_late_sum(gaps, before)
         return np.where(_is_multiple(gaps, before) | is_one, before, np.nan)
-    of_first = _missing(gaps, before)
-    of_second = _missing(gaps, after)
-    changes = np.array([_missing_at_change(gap, before, after) for gap in gaps.tolist()])
-    # The cost of a change at each row, and of one at the row after all of these.
-    until = np.append(0.0, np.cumsum(of_first))
-    beyond = np.append(np.cumsum(of_second[::-1])[::-1], 0.0)
-    costs = np.append(until[:-1] + changes + beyond[1:], until[-1])
-    change = len(costs) - 1 - int(np.argmin(costs[::-1]))  # the last of equal ones
-    hours = np.where(np.arange(len(gaps)) < change, before, after)
-    fits = np.where(np.arange(len(gaps)) < change, of_first, of_second) < _NO_FIT
+
+    # 2. Count the missing payments for a change at each row, and for one after all these rows (last element).
+    with_old = _missing(gaps, before)
+    with_new = _missing(gaps, after)
+    at_change = np.array([_missing_at_change(gap, before, after) for gap in gaps.tolist()])
+    before_change = np.append(0.0, np.cumsum(with_old))
+    after_change = np.append(np.cumsum(with_new[::-1])[::-1], 0.0)
+    costs = np.append(before_change[:-1] + at_change + after_change[1:], before_change[-1])
+    # argmin returns the first minimum, so the costs are reversed for the last one.
+    change = len(costs) - 1 - int(np.argmin(costs[::-1]))
+
+    # 3. Assign the intervals, except to rows whose gap fits neither.
+    has_old = np.arange(len(gaps)) < change
+    fits = np.where(has_old, with_old, with_new) < _NO_FIT
     if change < len(gaps):
-        fits[change] = changes[change] < _NO_FIT
-    return np.where(fits, hours, np.nan)
+        fits[change] = at_change[change] < _NO_FIT
+    return np.where(fits, np.where(has_old, before, after), np.nan)
 
 
 def _is_late_or_next(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool_]:
@@ -422,6 +433,7 @@ def merge_payments(
     SchemaError
         Two rows are one payment with two rates; the message names both.
     """
+    # 1. Sort, and find rows less than half an hour after the previous row of their series.
     order = np.lexsort((times, series)).astype(np.int64)
     series = series[order]
     stamps = times[order]
@@ -433,6 +445,8 @@ def merge_payments(
     is_again[1:] = (series[1:] == series[:-1]) & (stamps[1:] - stamps[:-1] < _APART_US)
     if not is_again.any():
         return Payments(order, hours, native, count)
+
+    # 2. Sum catch-up payments of each group of such rows, and keep one row per payment in other groups.
     groups = _Groups(series, stamps, bins, native, np.flatnonzero(~is_again))
     catch_ups = groups.catch_ups()
     is_kept = ~groups.is_copy
@@ -453,6 +467,8 @@ def merge_payments(
         hours[rows[0]] = bins[end - 1] * HOUR_US
         native[rows[0]] = native[rows].sum()
         count[rows[0]] = count[rows].sum()
+
+    # 3. Add the regular payment of the same hour to each catch-up payment.
     firsts = np.array([rows[0] for rows in catch_ups.values()], dtype=np.int64)
     followers = _payments_of_the_hour(firsts, series, hours, is_kept)
     has_follower = followers >= 0
@@ -549,8 +565,9 @@ class _Groups:
             has_different_rates = not is_same_rate(rates, rates[0]).all()
             if has_different_rates or self._series[rows[0]] not in with_duplicates:
                 result[place] = rows
-        is_clean = {place: self._series[rows[0]] not in with_duplicates for place, rows in at_start.items()}
-        return result | {place: rows for place, rows in at_start.items() if is_clean[place]}
+        return result | {
+            place: rows for place, rows in at_start.items() if self._series[rows[0]] not in with_duplicates
+        }
 
     def _is_cut_halt(self, rows: list[int]) -> bool:
         """Return whether the first rows of a series can be payments after a halt that began before them.
@@ -591,6 +608,7 @@ class _Groups:
 
 
 def _is_same(first: float, second: float) -> bool:
+    """Return whether two rates are equal up to rounding, or both unknown."""
     return bool((np.isnan(first) and np.isnan(second)) or is_same_rate(first, second))
 
 

@@ -626,6 +626,7 @@ def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
         group = np.cumsum(np.append(True, ~tied))[unsettled]
         if group.size and group[-1] < 2**16:
             group = group.astype(np.uint16)  # numpy sorts 16-bit integers in linear time
+        # ~(>=) instead of <, because codes of numbers may be NaN, which are sorted to the end.
         if ((group[1:] == group[:-1]) & ~(codes[1:] >= codes[:-1])).any():
             order = np.lexsort((codes, group))
             rank[unsettled] = rank[unsettled[order]]

@@ -40,27 +40,27 @@ _FACTORS = np.log([8.0, 100.0, 1e3, 1e4, 1e6])
 _RATE_FACTORS = _FACTORS[1:]
 """Rates of one venue may be eight times those of others for weeks: those of ETH on MEXC were 7.3 times as
 large from 2021-02-23 on, 45 payments."""
-_NEAR = np.log(1.35)
-_PEERS = 2
+_NEAR = np.log(1.35)  # maximum distance of a log ratio from the factor of a unit
+_PEERS = 2  # minimum number of other series
 _MANY = 8
 """Number of venues from which one venue hardly changes the median, so the median of all is used."""
 _BLOCKS = 12
 _ROWS_IN_BLOCK = 3
-_MIN_BLOCKS = 2
+_MIN_BLOCKS = 2  # minimum number of blocks of a section and of the rest
 _SURE = 6.0
 """Standard errors by which a section must differ from the rest of its series."""
-_MIN_NOISE = 0.1
-_FLOOR = 0.1
+_MIN_NOISE = 0.1  # added to the standard deviation of log means, which may be 0 by chance
 _LOW = 0.2
-"""Share of the lower quantile that is added to sizes, so that a rate near zero is not a small size."""
-_MIN_RUN = 6
-_MIN_SPAN_US = 23 * 3_600_000_000
-_RUN_SHARE = 0.2
-_OUTSIDE_SHARE = 0.01
+_FLOOR = 0.1
+"""Share of the `_LOW` quantile that is added to sizes, so that a rate near zero is not a small size."""
+_MIN_RUN = 6  # minimum rows of a run of one value
+_MIN_SPAN_US = 23 * 3_600_000_000  # a day of hourly rows, from the first to the last
+_RUN_SHARE = 0.2  # minimum share of such a run in its series
+_OUTSIDE_SHARE = 0.01  # maximum share of rows with this value outside the run
 _MIN_JUMP = np.log(1.2)
-_MAX_JUMPS = 200
-_USUAL_STEPS = 10.0
-_MOVING_SHARE = 0.2
+_MAX_JUMPS = 200  # more jumps are not compared, because each is compared with all others
+_USUAL_STEPS = 10.0  # minimum jump in usual steps of the series
+_MOVING_SHARE = 0.2  # share of rows with a new value from which a series changes
 _STILL_ROWS = 12
 _MIN_DISTINCT = 6
 _DIGITS_OF_FLOOR = 3
@@ -68,24 +68,23 @@ _DIGITS_OF_FLOOR = 3
 _STEP_OF_YEAR = 0.005
 """Step of an interest per year, of which a rate that repeats may be a part."""
 _ROUNDED_BPS = 6e-5  # half a step of the fourth decimal, in which rates are written
-_MAX_PRICE_RATIO = 2.0
-_PRICE_APART = np.log(1.06)
+_MAX_PRICE_RATIO = 2.0  # maximum ratio of the peers' prices to each other
+_PRICE_APART = np.log(1.06)  # minimum log ratio of another price
 _PRICE_SPREADS = 10.0
 """Spreads of the other venues by which a price is another one, if they agree."""
-_PEER_SPREAD = 3.0
-_SCALES = np.log([100.0, 1e3, 1e4, 1e6])
-_RATE_DECIMALS = 7
-_MIN_REPEATED = 4
-_REPEATED_SHARE = 0.1
-_SAME_RATE = 1e-4
-_MIN_STEPS = 20.0
+_PEER_SPREAD = 3.0  # maximum ratio of the peers' rates to each other
+_RATE_DECIMALS = 7  # rates that are equal up to these decimals [bps/8h] repeat
+_MIN_REPEATED = 4  # minimum rows of a repeated rate
+_REPEATED_SHARE = 0.1  # minimum share of these rows
+_SAME_RATE = 1e-4  # relative difference below which two rates are equal
+_MIN_STEPS = 20.0  # multiple of a venue's rounding step from which a repeated rate is not due to rounding
 _SPIKE = 100.0
 _MIN_SPIKES = 2
 _LARGE_FACTOR = 100.0
 """Factor from which half of the usual share of repeated rates is enough."""
-_MIN_APART = 1.5e-3
-_USUAL_APART = 5.0
-_MIN_SCATTERED = 48
+_MIN_APART = 1.5e-3  # minimum median log distance of a price from the market
+_USUAL_APART = 5.0  # and minimum multiple of the median distance of all series
+_MIN_SCATTERED = 48  # minimum rows
 _SCATTERED = 1.2
 """Squared steps of ranks over their variance: 2 for rows in random order, far below 1 for levels."""
 _SCATTERED_SIZE = 0.066
@@ -395,6 +394,7 @@ def exchanged_levels(series: _Array, market: _Array, times: _Array, values: _Arr
         for other in jumps[place + 1 :].tolist():
             if series[row] == series[other] or market[row] != market[other] or times[row] != times[other]:
                 continue
+            # How far each series ends from the level that the other one had.
             crossed = max(abs(logs[row] - logs[other - 1]), abs(logs[other] - logs[row - 1]))
             usual = max(
                 float(np.nanmedian(np.abs(steps[series == code]))) for code in (series[row], series[other])
@@ -617,7 +617,7 @@ def scaled_series(
 
 def _is_unit_of_rates(change: float, times: _Array | None, first: int, rows: int) -> bool:
     """Return whether rates over at least a day differ by the factor of a unit; `change` is its logarithm."""
-    if not (np.abs(np.abs(change) - _SCALES) <= _NEAR).any():
+    if not (np.abs(np.abs(change) - _RATE_FACTORS) <= _NEAR).any():
         return False
     if times is None:
         return True
@@ -691,6 +691,7 @@ def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Arr
     """
     faults = []
     for name in np.unique(market).tolist():
+        # 1. Put the series of the market side by side (series, time).
         rows = np.flatnonzero((market == name) & (values > 0.0))
         codes, row = np.unique(series[rows], return_inverse=True)
         stamps, column = np.unique(times[rows], return_inverse=True)
@@ -698,6 +699,7 @@ def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Arr
             continue
         logs = np.full((codes.size, stamps.size), np.nan)
         logs[row, column] = np.log(values[rows])
+        # 2. Compute each series' log distance from the median of the market, without its usual premium.
         is_compared = np.isfinite(logs).sum(axis=0) > _PEERS
         if is_compared.sum() < _STILL_ROWS:
             continue
@@ -709,8 +711,8 @@ def apart_from_peers(series: _Array, market: _Array, times: _Array, values: _Arr
         distances = np.nanmedian(np.abs(apart), axis=1)
         usual = float(np.median(distances)) if distances.size else 0.0
         for place in np.flatnonzero(distances > max(_MIN_APART, _USUAL_APART * usual)).tolist():
-            first = rows[row == np.flatnonzero(has_rows)[place]]
-            faults.append(SeriesFault(int(first[0]), int(first.size), float(distances[place])))
+            of_series = rows[row == np.flatnonzero(has_rows)[place]]
+            faults.append(SeriesFault(int(of_series[0]), int(of_series.size), float(distances[place])))
     return faults
 
 
@@ -728,7 +730,7 @@ def scattered_levels(series: _Array, values: _Array) -> list[SeriesFault]:
         levels = levels[levels > 0.0]
         if levels.size < _MIN_SCATTERED:
             continue
-        # Ranks, and the central 90 %, so that one outlier does not make the steps large
+        # Use ranks and the central 90 % of the rows, so that a single outlier does not count.
         ranks = np.argsort(np.argsort(levels, kind="stable"))
         roughness = float(np.mean(np.diff(ranks) ** 2) / ranks.var())
         low, high = np.log(np.quantile(levels, [0.05, 0.95]))
@@ -743,15 +745,16 @@ def mirrored_rates(series: _Array, rates: _Array) -> list[SeriesFault]:
     A venue that rounds its rates to steps of about the size of this interest rate may repeat both signs, so
     such venues are excluded. The arguments are as in `peer_changes`, with rates in bps per 8 hours.
     """
-    is_interest = np.abs(np.abs(rates) - _INTEREST_BPS) < 1e-6
+    has_interest_size = np.abs(np.abs(rates) - _INTEREST_BPS) < 1e-6
     faults = []
-    for code in np.unique(series[is_interest & (rates < 0.0)]).tolist():
+    for code in np.unique(series[has_interest_size & (rates < 0.0)]).tolist():
         rows = np.flatnonzero(series == code)
-        negative = int((is_interest[rows] & (rates[rows] < 0.0)).sum())
-        is_usual = negative < max(_MIN_REPEATED, _REPEATED_SHARE * rows.size)
-        if is_usual or negative <= int((is_interest[rows] & (rates[rows] > 0.0)).sum()):
+        of_series = rates[rows]
+        negative = int((has_interest_size[rows] & (of_series < 0.0)).sum())
+        positive = int((has_interest_size[rows] & (of_series > 0.0)).sum())
+        if negative < max(_MIN_REPEATED, _REPEATED_SHARE * rows.size) or negative <= positive:
             continue
-        distinct = np.unique(np.round(rates[rows][np.isfinite(rates[rows])], _RATE_DECIMALS))
+        distinct = np.unique(np.round(of_series[np.isfinite(of_series)], _RATE_DECIMALS))
         multiples = _multiples_of_step(distinct)
         is_near = np.abs(np.abs(distinct) - _INTEREST_BPS) < 2e-6
         interest_in_steps = np.inf  # the rates have no common step

@@ -69,10 +69,10 @@ _STEP_ROWS = 48  # minimum rows of a series that changes only at each n-th row
 _MIN_STEP = 3
 _ON_PHASE = 0.95  # share of the changes that are at each n-th row
 _PEERS = 2  # minimum other venues
-_MIN_COMPARED = 48
-_MAX_COMPARED = 1001
-_MAX_SCORE = 3.0
-_MAX_OUTSIDERS = 2
+_MIN_COMPARED = 48  # minimum changes of a series
+_MAX_COMPARED = 1001  # newest rows that are compared
+_MAX_SCORE = 3.0  # larger changes, in usual changes, are clipped
+_MAX_OUTSIDERS = 2  # series of a market that are compared with the others
 _LAGS = range(1, 13)  # rows
 _MIN_AGREEMENT = 0.4  # correlation of the others
 _LATE = 0.8
@@ -411,6 +411,7 @@ def _tables(series: _Array, market: _Array, times: _Array, values: _Array) -> It
         if codes.size <= _PEERS:
             continue
         rows = np.flatnonzero(market == name)
+        # If all series have the same times, as most responses do, the table is the values in another shape.
         first = times[rows[: rows.size // codes.size]]
         if rows.size == first.size * codes.size and (times[rows].reshape(codes.size, -1) == first).all():
             yield codes, values[rows].reshape(codes.size, -1)
@@ -482,8 +483,7 @@ def late_series(series: _Array, market: _Array, times: _Array, values: _Array) -
     rows, negative if the series is early.
     """
     faults = []
-    rows = series, market, times, values
-    for code, own, others, _, agreement in _outsiders(*rows, _MIN_AGREEMENT):
+    for code, own, others, _, agreement in _outsiders(series, market, times, values, _MIN_AGREEMENT):
         lags = [lag * sign for lag in _LAGS for sign in (1, -1)]
         by_lag = [_correlation(*_shifted(own, others, lag)) for lag in lags]
         best = int(np.argmax(by_lag))
@@ -498,9 +498,8 @@ def unrelated_series(series: _Array, market: _Array, times: _Array, values: _Arr
 
     At most the last 1,000 rows are compared. The factor is the correlation with the sum of the others.
     """
-    rows = series, market, times, values
     faults = []
-    for code, _, _, correlation, _ in _outsiders(*rows, _RELATED):
+    for code, _, _, correlation, _ in _outsiders(series, market, times, values, _RELATED):
         if correlation < _UNRELATED:
             faults.append(_whole_series(series, code, correlation))
     return faults
@@ -514,7 +513,9 @@ def _whole_series(series: _Array, code: int, factor: float) -> SeriesFault:
 
 def _shifted(own: _Array, others: _Array, lag: int) -> tuple[_Array, _Array]:
     """Return the overlap of two arrays, of which the first is `lag` rows late (early if negative)."""
-    return (own[lag:], others[:-lag]) if lag > 0 else (own[:lag], others[-lag:])
+    if lag > 0:
+        return own[lag:], others[:-lag]
+    return own[:lag], others[-lag:]
 
 
 def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) -> list[SeriesFault]:
@@ -529,6 +530,7 @@ def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) 
         is_finite = np.isfinite(table)
         is_up = table > _OPPOSITE_BPS
         is_down = table < -_OPPOSITE_BPS
+        # At each time, compare the number of other series with that of the others above (below) 0.
         others = is_finite.sum(axis=0) - is_finite
         is_market_up = (is_up.sum(axis=0) - is_up == others) & (others >= _PEERS)
         is_market_down = (is_down.sum(axis=0) - is_down == others) & (others >= _PEERS)
@@ -541,12 +543,14 @@ def opposite_runs(series: _Array, market: _Array, times: _Array, rates: _Array) 
                 continue
             compared = np.flatnonzero(is_opposite[place] | is_same)
             edges = np.flatnonzero(np.diff(np.concatenate([[0], is_opposite[place][compared], [0]])))
-            runs = [(end - first, -first) for first, end in zip(edges[::2], edges[1::2], strict=True)]
-            length, first = max(runs)
-            if length >= _OPPOSITE_ROWS:
-                before = int(is_finite[place][: compared[-first]].sum())
+            lengths = edges[1::2] - edges[::2]
+            longest = int(np.argmax(lengths))
+            if lengths[longest] >= _OPPOSITE_ROWS:
+                # The series lacks rows at the times of other series.
+                first_time = compared[edges[2 * longest]]
+                rows_before = int(is_finite[place][:first_time].sum())
                 start = int(np.flatnonzero(series == codes[place])[0])
-                faults.append(SeriesFault(start + before, int(length), -1.0))
+                faults.append(SeriesFault(start + rows_before, int(lengths[longest]), -1.0))
     return faults
 
 
