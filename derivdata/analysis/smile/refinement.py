@@ -38,8 +38,11 @@ _FIRST_STRIDE = 8  # every eighth point has conditions from the start
 _ROUNDS = 5
 # Maximum height of a bump relative to total variance at the money; higher ones would fit stale quotes.
 _MAX_HEIGHT = 0.3
-_MARGIN_G, _MARGIN_GAP = 1e-3, 1e-5  # margins of g and of volatility
-_LOOSE_G, _LOOSE_GAP = 0.6, 0.05  # values above which a condition is added only if a solution violates it
+_MARGIN_G = 1e-3
+_MARGIN_GAP = 1e-5  # in volatility
+# Values of g and of gaps above which a condition is added only if a solution violates it.
+_LOOSE_G = 0.6
+_LOOSE_GAP = 0.05
 _EDGE = 0.02  # fraction of a half spread that stays unused at each end
 _MIN_HALF_SPREAD = 1e-3  # in volatility
 _QUOTE_COST = 0.05  # of a volatility point of distance to a quote, in half spreads

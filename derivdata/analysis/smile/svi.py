@@ -102,7 +102,7 @@ def bump_variance(k: Any, slices: Bumped, *, derivative: int = 0) -> Floats:
 # Minimum of v − v_min relative to v; below it, rounding leaves fewer than 6 digits of sigma.
 _MIN_RISE = 2e-10
 
-_MET = 1e-6
+_MET = 1e-6  # maximum relative error of the variance at the money of converted jump wings
 
 
 class Raw(NamedTuple):
@@ -240,23 +240,28 @@ def _jump_wings(a: Floats, b: Floats, rho: Floats, m: Floats, sigma: Floats, t: 
     """Return the jump wings of raw parameters at time t (Gatheral and Jacquier 2014)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         radius = np.hypot(m, sigma)
-        variance = a + b * (radius - rho * m)
-        scale = np.sqrt(variance)
-        psi = b / (2.0 * scale) * (rho - m / radius)
-        minimum = a + b * sigma * np.sqrt(1.0 - np.square(rho))
-        return variance / t, psi, b * (1.0 - rho) / scale, b * (1.0 + rho) / scale, minimum / t
+        w_at_money = a + b * (radius - rho * m)
+        deviation = np.sqrt(w_at_money)
+        w_min = a + b * sigma * np.sqrt(1.0 - np.square(rho))
+        psi = b / (2.0 * deviation) * (rho - m / radius)
+        p = b * (1.0 - rho) / deviation
+        c = b * (1.0 + rho) / deviation
+        return w_at_money / t, psi, p, c, w_min / t
 
 
 def _raw_of_jump_wings(
     v: Floats, psi: Floats, p: Floats, c: Floats, v_min: Floats, t: Floats
 ) -> tuple[Floats, ...]:
     """Return the raw parameters of jump wings at time t; the inverse of `_jump_wings`."""
+    # 1. Check the skew.
     impossible = (2.0 * np.asarray(psi) < -np.asarray(p)) | (2.0 * np.asarray(psi) > c)
     if impossible.any():
         raise ValueError(
             f"{int(impossible.sum())} jump-wing set(s) must satisfy -p <= 2 psi <= c: check the order (v, "
             "psi, p, c, v_min), and that psi is a skew in units of 1/sqrt(w)"
         )
+
+    # 2. Compute b and ρ from the wings, and the vertex (m, σ) from skew and minimum.
     v, psi, p, c, v_min, t = np.broadcast_arrays(v, psi, p, c, v_min, t)
     with np.errstate(divide="ignore", invalid="ignore"):
         level = np.abs(v - v_min) <= _MIN_RISE * np.abs(v)
@@ -274,6 +279,8 @@ def _raw_of_jump_wings(
         sigma = np.where(centred, rise / (1.0 - flat), alpha * m)
         m = np.where(centred, 0.0, m)
         rho, m, sigma = (np.where(straight, 0.0, parameter) for parameter in (rho, m, sigma))
+
+        # 3. Compute a, and check that these parameters have the given variance at the money.
         complete = np.isfinite(v + psi + p + c + v_min + t)
         a = v_min * t - np.where(straight, 0.0, b * sigma * flat)
         # With a distant vertex, rounding may hide a contradiction, which the variance at the money reveals.
@@ -320,14 +327,19 @@ def floor_to_raw(x: Floats) -> Raw:
 
 
 class _Hyperbola(NamedTuple):
-    """Parts of the formula: `distance` is x, `radius` is R, `level` is ``f − σ p q``."""
+    """Parts of the total variance ``w = bend R + tilt x + level`` with ``R = √(x² + σ²)``."""
 
     sigma: Floats
     distance: Floats
+    """``x = k − m``."""
     radius: Floats
+    """R."""
     bend: Floats
+    """``(p² + q²)/2``, the parameter b."""
     tilt: Floats
+    """``(p² − q²)/2``, the product b ρ."""
     level: Floats
+    """``f − σ p q``, the parameter a."""
 
     def variance(self) -> Floats:
         """Return the total variance w."""
@@ -393,9 +405,9 @@ def floor_jet(x: Floats, k: Floats) -> tuple[tuple[Floats, ...], tuple[Floats, .
     p = x[1]
     q = x[2]
     inverse = 1.0 / hyperbola.radius
-    lean = hyperbola.distance * inverse
-    narrow = np.square(hyperbola.sigma * inverse)
-    curve = narrow * inverse
+    lean = hyperbola.distance * inverse  # x/R
+    narrow = np.square(hyperbola.sigma * inverse)  # σ²/R²
+    curve = narrow * inverse  # σ²/R³
     zero = np.zeros_like(hyperbola.distance)
     dw = hyperbola.tilt + hyperbola.bend * lean
     d2w = hyperbola.bend * curve
@@ -405,7 +417,11 @@ def floor_jet(x: Floats, k: Floats) -> tuple[tuple[Floats, ...], tuple[Floats, .
 
 
 def floor_density(x: Floats, k: Floats) -> Floats:
-    """Return Durrleman's g, as `derivdata.analysis.smile.svi.density_factor` defines it."""
+    """Return Durrleman's g, as `derivdata.analysis.smile.svi.density_factor` defines it.
+
+    Computed in place as ``(k (w'/2)/w − 1)² − (w'/2)² (1/w + 1/4) + w''/2`` with ``w'' = bend σ²/R³``,
+    because searches spend much of their time here.
+    """
     hyperbola = _hyperbola(x, k)
     inverse = 1.0 / hyperbola.radius
     half_slope = (hyperbola.tilt + hyperbola.bend * (hyperbola.distance * inverse)) / 2.0
