@@ -46,7 +46,9 @@ def _named(name: str) -> Instrument:
 def venue_of_request(venue: str, params: Mapping[str, str]) -> str:
     """Return the slug of the dex in a request to Hyperliquid, if it is a venue of the API."""
     dex = params.get("dex") or _dex_of(params.get("coin", ""))
-    return hip3_contract(venue, f"{dex}:")[0] if venue == "hyperliquid" and dex else venue
+    if venue != "hyperliquid" or not dex:
+        return venue
+    return hip3_contract(venue, f"{dex}:")[0]
 
 
 def _require_dex(reading: Reading, names: Iterable[str], *, is_of_one_dex: bool = True) -> None:
@@ -123,6 +125,7 @@ def _check_means(reading: Reading, rows: list[_Context]) -> None:
             logs.append(math.log(volume / traded / mark))
     if logs:
         ratio = math.exp(statistics.median(logs))
+        # A tolerance of 0.9 of the larger value accepts ratios from a tenth to ten.
         reading.require_close(ratio, 1.0, 0.9, "mean price of the day over mark, median coin")
 
 
