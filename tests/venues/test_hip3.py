@@ -98,20 +98,21 @@ def test_the_list_of_dexes_is_that_of_the_venue() -> None:
     assert result == [["hyperliquid", "BTC"], ["hyperliquid", "flx:GOLD"], ["tradexyz", "GOLD"]]
 
 
-def test_a_pushed_frame_is_read_by_the_listed_contracts_of_each_dex() -> None:
+@pytest.mark.parametrize("names", [["BTC", "flx:GOLD", "flx:OIL"], ["flx:GOLD", "flx:OIL"]])
+def test_a_pushed_frame_is_read_by_the_listed_contracts_of_each_dex(names) -> None:
     row = contexts("A")[1][0]
     frame = {
         "channel": "allDexsAssetCtxs",
         "data": {"ctxs": [["", [row]], ["flx", [row, row]], ["xyz", [row]]]},
     }
-    names = ["BTC", "flx:GOLD", "flx:OIL"]
     listed = pd.DataFrame({"instrument_name": names, "symbol": names})
     listed = listed.assign(exchange="hyperliquid", quote="USD", contract_size=1.0)
     listed = listed.assign(is_inverse=False, is_perpetual=True, is_active=True)
     result = dd.venues.read(
         "hyperliquid", "allDexsAssetCtxs", json.dumps(frame), at=AT, context={"instruments": listed}
     )
-    assert result["funding_history"]["symbol"].astype(str).tolist() == names
+    # Without a list, the first contract of the venue's own book is BTC.
+    assert result["funding_history"]["symbol"].astype(str).tolist() == ["BTC", "flx:GOLD", "flx:OIL"]
 
 
 def test_a_file_has_the_same_names_as_an_adapter(tmp_path: Path) -> None:

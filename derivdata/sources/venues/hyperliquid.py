@@ -147,12 +147,13 @@ _OF_DEX: Any = tuple[str, many(_CONTEXT)]  # type: ignore[misc]
 def all_contexts(reading: Reading) -> Records:
     """Read a frame without names, whose rows are in the order of the context's instruments of each dex.
 
-    Without them only the first two of the venue's own book, BTC and ETH, are known. Dexes that are venues are
-    excluded.
+    Without contracts of the venue's own book, only its first two, BTC and ETH, are known. Dexes that are
+    venues are excluded.
     """
     listed: dict[str, list[str]] = {}
-    for name in reading.context.instruments or ("BTC", "ETH"):
+    for name in reading.context.instruments:
         listed.setdefault(_dex_of(name), []).append(name)
+    listed.setdefault("", ["BTC", "ETH"])
     records = Records()
     for dex, contexts in reading.pushed(many(_OF_DEX), "data.ctxs"):
         is_of_venue = hip3_contract("hyperliquid", f"{dex}:")[0] == "hyperliquid"
