@@ -134,8 +134,9 @@ def symbols() -> Symbols:
     streams = noise.keys("symbol", names)
     u = noise.uniform((streams ^ _TRAITS_STREAM)[:, None], np.arange(12))
     stock = rank >= len(_CRYPTO)
-    size = np.where(stock, 40 + 12 * (rank - len(_CRYPTO)), rank)
-    scale = np.where(stock, 1.5, 1.0 + 5.0 * np.minimum(size / 60.0, 1.0) * (0.4 + u[:, 0]))
+    # Rank by open interest: the largest stock ranks with coin 40, and each further one 12 places lower.
+    size_rank = np.where(stock, 40 + 12 * (rank - len(_CRYPTO)), rank)
+    scale = np.where(stock, 1.5, 1.0 + 5.0 * np.minimum(size_rank / 60.0, 1.0) * (0.4 + u[:, 0]))
     price = np.where(stock, 50.0 + 400.0 * u[:, 1], 0.05 * 1000.0 ** u[:, 1])
     volatility = np.where(stock, 0.3 + 0.4 * u[:, 2], 0.8 + 0.7 * u[:, 2])
     return Symbols(
@@ -144,7 +145,7 @@ def symbols() -> Symbols:
         rank=rank,
         price=_stated_or_drawn("prices", names, price),
         volatility=_stated_or_drawn("volatilities", names, volatility),
-        oi=3.2e10 / (1.0 + size) ** 1.15 * (0.7 + 0.6 * u[:, 3]),
+        oi=3.2e10 / (1.0 + size_rank) ** 1.15 * (0.7 + 0.6 * u[:, 3]),
         scale=scale,
         base=0.75 + scale * 0.25 * (u[:, 4] - 0.6),
         base_deviation=0.35 * scale,
@@ -238,7 +239,10 @@ def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
 def with_words(
     blocks: Sequence[Mapping[str, Any]], name: str, words: tuple[str, ...], step: str
 ) -> dict[str, Any]:
-    """Return the labelled columns of blocks, with `words` for the positions in `name`, at one resolution."""
+    """Return the labelled columns of all blocks, with the constant column ``resolution`` of `step`.
+
+    The blocks have positions in `words` in the column `name`, which become text.
+    """
     columns = labelled(joined(blocks))
     if not columns:
         return {}
@@ -253,10 +257,13 @@ def venue_values(trait: str) -> Floats:
 
 
 def _listing_probability(rank: Ints, venue: str) -> Floats:
-    """Return the probability that a venue lists each symbol; 1 for BTC and ETH on venues of crypto."""
+    """Return the probability that a venue lists each symbol; 1 for BTC and ETH on venues of crypto.
+
+    For other coins it falls linearly with their rank, to 0 at twice the venue's breadth.
+    """
     breadth = MODELS[venue].breadth
     crypto = np.clip(1.25 * (1.0 - rank / (2.0 * breadth)), 0.0, 0.98)
-    crypto = np.where(rank < 2, 1.0, np.where(rank < 2.2 * breadth, crypto, 0.0))
+    crypto = np.where(rank < 2, 1.0, crypto)
     stock = 0.0
     if venue in _STOCK_VENUES:
         stock = 0.75
