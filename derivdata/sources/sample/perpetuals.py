@@ -239,9 +239,8 @@ def _oi(selection: Pairs, first_day: int, days: int) -> Floats:
     # For most pairs, use the cached midnights of all pairs, because the traded pairs change from day to day.
     ends = None
     if 4 * len(selection) > len(pairs()):
-        ends = noise.midnights(pairs().streams ^ _OI_STREAM, OI_HALF_LIFE_HOURS, first_day, days + 1)[
-            :, selection.row
-        ]
+        ends = noise.midnights(pairs().streams ^ _OI_STREAM, OI_HALF_LIFE_HOURS, first_day, days + 1)
+        ends = ends[:, selection.row]
     path = noise.ou(selection.streams ^ _OI_STREAM, OI_HALF_LIFE_HOURS, first_day, days, 24, ends)
     path = path.reshape(len(selection), -1)
     slope = s.trend[selection.symbol] + venue_values("growth")[selection.exchange]
@@ -266,12 +265,12 @@ _TAKER_STREAM = noise.key("taker volume")
 
 
 class Crowd(NamedTuple):
-    """Parameters of the logarithm of long over short for one kind."""
+    """Parameters of the logarithm of long over short for one kind of accounts."""
 
     mean: float
-    crowding: float
-    deviation: float
-    half_life_hours: float
+    crowding: float  # factor of the unit process of the symbol's base rate
+    deviation: float  # standard deviation of the pair's own process
+    half_life_hours: float  # of the pair's own process
 
 
 CROWDS = {
@@ -281,29 +280,27 @@ CROWDS = {
 }
 TAKER_IMPACT = 0.08
 TAKER_DEVIATION = 0.06
+"""Effect on the share of buys minus sells: of an hourly return of one standard deviation, and of noise."""
 
 
 def rows(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of ``positioning_history`` with ``first <= time < last`` [µs]."""
     first_day = first // DAY_US
-    stop_day = (last - 1) // DAY_US + 1
-    selection = select(names, venues).trading(first_day, stop_day)
+    days = (last - 1) // DAY_US + 1 - first_day
+    selection = select(names, venues).trading(first_day, first_day + days)
     if not len(selection):
         return {}
-    time = hours(first_day, stop_day - first_day)
+    time = hours(first_day, days)
     inside = (time >= first) & (time < last)
-    row, hour = np.nonzero(trading(selection, first_day, stop_day - first_day) & inside)
+    row, hour = np.nonzero(trading(selection, first_day, days) & inside)
     symbol_codes, row_of_pair = np.unique(selection.symbol, return_inverse=True)
-    x = crowding(symbol_codes, first_day, stop_day - first_day)[..., ::_STEPS_PER_HOUR].reshape(
-        len(symbol_codes), -1
-    )[row_of_pair]
+    hourly = crowding(symbol_codes, first_day, days)[..., ::_STEPS_PER_HOUR]
+    of_symbol = hourly.reshape(len(symbol_codes), -1)[row_of_pair]
     by_kind = []
     for number, (kind, crowd) in enumerate(sorted(CROWDS.items())):
         streams = selection.streams ^ noise.key("positioning", kind)
-        z = noise.ou(streams, crowd.half_life_hours, first_day, stop_day - first_day, 24).reshape(
-            len(selection), -1
-        )
-        log_ratio = crowd.mean + crowd.crowding * x + crowd.deviation * z
+        of_pair = noise.ou(streams, crowd.half_life_hours, first_day, days, 24).reshape(len(selection), -1)
+        log_ratio = crowd.mean + crowd.crowding * of_symbol + crowd.deviation * of_pair
         long = np.round(1.0 / (1.0 + np.exp(-log_ratio[row, hour])), 4)
         by_kind.append(
             {
@@ -325,9 +322,10 @@ def taken(selection: Pairs, first_day: int, days: int) -> dict[str, Floats]:
     symbol_codes, row_of_pair = np.unique(selection.symbol, return_inverse=True)
     price = universe.price(symbol_codes, first_day, days + 1)[:, : (days * STEPS + 1) : _STEPS_PER_HOUR]
     hourly_volatility = s.volatility[symbol_codes, None] / np.sqrt(8760.0)
-    r = np.diff(np.log(price), axis=1) / hourly_volatility
-    z = noise.normal((selection.streams ^ _TAKER_STREAM)[:, None], first_day * 24 + np.arange(days * 24))
-    imbalance = np.tanh(TAKER_IMPACT * r[row_of_pair] + TAKER_DEVIATION * z)
+    scaled_return = np.diff(np.log(price), axis=1) / hourly_volatility
+    hour = first_day * 24 + np.arange(days * 24)
+    shock = noise.normal((selection.streams ^ _TAKER_STREAM)[:, None], hour)
+    imbalance = np.tanh(TAKER_IMPACT * scaled_return[row_of_pair] + TAKER_DEVIATION * shock)
     total = volume(selection, first_day, days)
     bought = np.round(total * (1.0 + imbalance) / 2.0, 6)
     return {"buy_usd": bought, "sell_usd": np.round(total - bought, 6)}
