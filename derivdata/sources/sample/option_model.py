@@ -345,7 +345,8 @@ def out_of_the_money(model: Bates, years: Floats, k: Floats, expiry_row: Ints) -
     drift = model.compensator * expected_jumps  # λTm
     with_jump = -np.expm1(-expected_jumps)  # probability of a jump
     jump_variance = w + model.jump_mean**2 + model.jump_deviation**2
-    # 1. Compute mass, mean and variance of the control variates of both terms.
+    # 1. Compute mass, mean and variance of the control variates of both terms. S_T/F has mean 1, so the mean
+    # with a jump follows from the mean without one.
     jump_log_mean = np.log(-np.expm1(-expected_jumps - drift) / with_jump)
     lognormals = ((1.0 - with_jump, -drift, w), (with_jump, jump_log_mean, jump_variance))
     # 2. Choose the ends of the integrals. |M₀(½ + iu)| decays as for a normal, and from u ≈ 1/σT on as

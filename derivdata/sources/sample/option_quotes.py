@@ -233,9 +233,11 @@ def _quote_columns(
     unit = curve.underlying_price[listed.expiry_row]
     if _is_inverse(symbol, exchange):
         unit = np.ones_like(unit)
+    # In units of the forward the strike is exp(k), so a put is worth exp(k) − 1 at expiry, a call 1 − exp(k).
     sign = np.where(listed.call, -1.0, 1.0)[:, None]
     intrinsic = np.maximum(sign * np.expm1(k), 0.0)
     root = np.sqrt(w)
+    # `black.time_value` is in units of the geometric mean of forward and strike, exp(k / 2).
     time_value = black.time_value(np.abs(k).ravel(), root.ravel()).reshape(k.shape) * np.exp(0.5 * k)
     d1 = -k / root + 0.5 * root
     vega = np.exp(-0.5 * d1 * d1) * np.sqrt(curve.year_fraction[listed.expiry_row] / (2.0 * np.pi))
@@ -258,7 +260,7 @@ def _greeks(exchange: str, listed: Listing, curve: Forwards, k: Floats, w: Float
     density = np.exp(-0.5 * d1 * d1) / np.sqrt(2.0 * np.pi)
     vega = forward * density * np.sqrt(years)
     return {
-        "delta": np.round(ndtr(d1) - ~listed.call[:, None], 6),
+        "delta": np.round(np.where(listed.call[:, None], ndtr(d1), ndtr(d1) - 1.0), 6),
         "gamma": np.round(density / (forward * root), 10),
         "vega": np.round(vega_unit * vega, 6),
         "theta": np.round(-theta_unit * vega * root / (2.0 * years * np.sqrt(years)), 6),
