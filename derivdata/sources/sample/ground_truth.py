@@ -266,11 +266,10 @@ def _liquidations(selection: Pairs) -> pd.DataFrame:
 
 def _option_trades(names: _Names, venues: _Names) -> pd.DataFrame:
     """Return the topic ``option_trades``, as documented in `truth`."""
-    law = {f"buy_{side}": chance for side, chance in option_quotes.BUY_PROBABILITY.items()}
-    law |= {"block": option_quotes.BLOCK_PROBABILITY, "block_size": option_quotes.BLOCK_SIZE}
-    return pd.DataFrame(option_quotes.option_markets(names, venues), columns=["symbol", "exchange"]).assign(
-        **law
-    )
+    table = pd.DataFrame(option_quotes.option_markets(names, venues), columns=["symbol", "exchange"])
+    for side, probability in option_quotes.BUY_PROBABILITY.items():
+        table[f"buy_{side}"] = probability
+    return table.assign(block=option_quotes.BLOCK_PROBABILITY, block_size=option_quotes.BLOCK_SIZE)
 
 
 def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFrame:
@@ -279,10 +278,10 @@ def _clusters(first: int, last: int, names: _Names, venues: _Names) -> pd.DataFr
     days = range(first // DAY_US, (last - 1) // DAY_US + 1)
     table = pd.concat([_clusters_of_day(day, selection.row) for day in days])
     inside = (table["time"] >= first) & (table["time"] < last)
-    table = table[inside].sort_values(["own", "time", "cluster"], ignore_index=True)
+    table = table[inside].sort_values(["symbol_code", "time", "cluster"], ignore_index=True)
     return pd.DataFrame(
         {
-            "symbol": _symbol_names(table["own"]),
+            "symbol": _symbol_names(table["symbol_code"]),
             "time": timestamps(table["time"]),
             "end": timestamps(table["end"]),
             "cluster": table["cluster"].map("{:016x}".format),
@@ -298,14 +297,14 @@ def _clusters_of_day(day: int, rows: Ints) -> pd.DataFrame:
     frame = pd.DataFrame(
         {
             "cluster": orders.cluster,
-            "own": pairs().symbol[orders.pair],
+            "symbol_code": pairs().symbol[orders.pair],
             "time": orders.time,
             "value_usd": orders.price * orders.quantity,
         }
     )
     grouped = frame[np.isin(orders.pair, rows)].groupby("cluster", as_index=False)
     return grouped.agg(
-        own=("own", "first"),
+        symbol_code=("symbol_code", "first"),
         time=("time", "min"),
         end=("time", "max"),
         order_count=("time", "size"),

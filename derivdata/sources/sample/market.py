@@ -219,7 +219,8 @@ def spot(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]
         time = day * DAY_US + step[hour] * STEP_US
         inside = (time >= first) & (time < last)
         keys = {"symbol": selection.symbol[row], "exchange": selection.exchange[row], "time": time}
-        table = {**keys, "quote": ~is_usd[row], "price": np.round(price, 8).ravel()}
+        quote = np.where(is_usd[row], 0, 1)  # code of USD or USDT
+        table = {**keys, "quote": quote, "price": np.round(price, 8).ravel()}
         by_day.append(take_rows(table, inside))
     return with_words(by_day, "quote", ("USD", "USDT"), "1h")
 
@@ -349,10 +350,10 @@ def latest_history(table: str, first: int, last: int, selection: Pairs) -> dict[
         rows = np.flatnonzero(present.any(axis=1))
         if rows.size:
             step = present.shape[1] - 1 - np.argmax(present[rows, ::-1], axis=1)
-            own = today.take(rows)
-            keys = {"row": own.row, "symbol": own.symbol, "exchange": own.exchange}
+            with_rows = today.take(rows)
+            keys = {"row": with_rows.row, "symbol": with_rows.symbol, "exchange": with_rows.exchange}
             by_day.append(keys | matrix.cells(rows, step))
-            selection = selection.take(np.flatnonzero(~np.isin(selection.row, today.row[rows])))
+            selection = selection.take(np.flatnonzero(~np.isin(selection.row, with_rows.row)))
         if not len(selection.trading(begin, day)):
             break
     if not by_day:
@@ -539,18 +540,18 @@ def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
     path = universe.price(symbol_codes, int(days[0]), days.size + 1) * premium[:, None]
     time = days[0] * DAY_US + np.arange(days.size * _SLOTS) * _SLOT_US
     inside = np.flatnonzero((time >= first) & (time < last))
-    # 1. Open, high, low and close of every quarter of an hour. It closes at the first step of the next one.
+    # 1. Compute the candles of every quarter of an hour. It closes at the first step of the next one.
     close = path[:, _STEPS_PER_SLOT : days.size * STEPS + 1 : _STEPS_PER_SLOT]
     steps = path[:, : days.size * STEPS].reshape(len(path), -1, _STEPS_PER_SLOT)
     high = np.maximum(steps.max(axis=2), close)
     low = np.minimum(steps.min(axis=2), close)
     candles = {"open_usd": steps[..., 0], "high_usd": high, "low_usd": low, "close_usd": close}
-    # 2. Open interest [contracts], with a half-life of 120 h.
+    # 2. Compute open interest [contracts], with a half-life of 120 h.
     streams = noise.keys("coin", _HIP3_MARKETS.names) ^ _OI_STREAM
     x = noise.ou(streams, 120.0, int(days[0]), days.size, _SLOTS)
     level = _DEX_SCALE * 400.0 / symbols().price[symbol_codes]
     oi = level[:, None] * np.exp(0.3 * x.reshape(len(_HIP3_PAIRS), -1))
-    # 3. One row for each market and quarter of an hour.
+    # 3. Return one row for each market and quarter of an hour.
     market, place = np.indices((len(_HIP3_PAIRS), inside.size)).reshape(2, -1)
     values = {name: np.round(v[:, inside], 6).ravel() for name, v in candles.items()}
     contracts = np.round(oi[:, inside], 4).ravel()
