@@ -435,7 +435,7 @@ class _Series(NamedTuple):
     listed: list[ListedFile]
     due: list[ListedFile]  # files to fetch
     missing: list[str]  # periods without a file
-    read: Mapping[str, Mapping[str, LedgerFile]]  # files in the ledger, by wanted table and path
+    ledger_files: Mapping[str, Mapping[str, LedgerFile]]  # files read before, by wanted table and path
 
     @property
     def label(self) -> str:
@@ -526,7 +526,7 @@ def _plan_row(series: _Series) -> list[object]:
     if series.listed:
         first = _period_text(kind, series.listed[0])
         last = _period_text(kind, series.listed[-1])
-    rows = round(days * sum(map(kind.tables.__getitem__, series.read)))
+    rows = round(days * sum(kind.tables[table] for table in series.ledger_files))
     counts = [len(series.listed), len(series.missing), len(series.due), megabytes, rows]
     return [kind.exchange, kind.label, series.item.name, first, last, *counts]
 
@@ -606,11 +606,9 @@ class _Job:
             absent = []
             for start in absent_months:
                 month = kind.window(start)
-                month_end = min(month.end, window.end)
-                days_in_window = times.Window(max(month.start, window.start), month_end)
-                daily = self.host.files(kind.daily, item.name, days_in_window)
-                all_days = times.Window(month.start, month_end)
-                absent += _without_file(kind.daily.periods(all_days), daily)
+                days = times.Window(max(month.start, window.start), min(month.end, window.end))
+                daily = self.host.files(kind.daily, item.name, days)
+                absent += _without_file(kind.daily.periods(days), daily)
                 listed += daily
         listed.sort(key=lambda file: file.start)
         missing = []
@@ -618,9 +616,9 @@ class _Job:
             # The contract was not listed before the first file, and the newest files are not published yet.
             inside = [start for start in absent if listed[0].start < start < listed[-1].start]
             missing = [start.strftime(absent_format) for start in inside]
-        read = {table: self.archive.files(table, self.exchange, item.symbol) for table in wanted}
-        due = [file for file in listed if not all(map(file.is_read, read.values()))]
-        return _Series(kind, item, listed, due, missing, read)
+        ledger_files = {table: self.archive.files(table, self.exchange, item.symbol) for table in wanted}
+        due = [file for file in listed if not all(map(file.is_read, ledger_files.values()))]
+        return _Series(kind, item, listed, due, missing, ledger_files)
 
     def fill(self, series: _Series) -> None:
         """Fetch and read the due files of a series, and write their rows in batches.
@@ -679,9 +677,12 @@ class _Job:
         name = file.name
         mark = LedgerFile(name, hashlib.sha256(body).hexdigest(), len(body), file.modified)
         window = kind.window(file.start)
+        days = (window.end - window.start) / pd.Timedelta(1, "D")
         frames = {}
         incomplete = []
-        for table in series.read:
+        for table in series.ledger_files:
+            rows_per_day = kind.tables[table]
+            expected = round(days * rows_per_day)
             try:
                 frame, why = self._rows_of_table(kind, item, table, path)
             except ArchiveError as problem:
@@ -690,12 +691,11 @@ class _Job:
             if not is_near.all():
                 first = times.iso(frame.loc[~is_near, "time"].iloc[0])
                 raise _UnusableFile(f"{name}: a row at {first} is outside the period of the file")
-            days = (window.end - window.start) / pd.Timedelta(1, "D")
-            expected = round(days * kind.tables[table])
             if len(frame) < expected and kind.days:
                 frame = self._with_rows_of_days(series, table, frame, window, folder)
             frames[table] = frame
-            has_fixed_step = kind.tables[table] > _PAYMENTS_PER_DAY and not kind.dated
+            # A dated future may be listed or expire within the period.
+            has_fixed_step = rows_per_day > _PAYMENTS_PER_DAY and not kind.dated
             if why or (has_fixed_step and len(frame) < expected):
                 period = file.start.strftime(kind.period)
                 incomplete.append(f"{period} ({len(frame)} of {expected} rows of {table}{why})")
@@ -748,8 +748,8 @@ class _Job:
         for table, frame in read.frames.items():
             symbol = series.item.symbol
             entry = LedgerEntry(self.exchange, symbol, read.window.start, read.window.end, file=read.mark)
-            before = series.read[table].get(read.mark.name)
-            if before is not None and before.sha256 != read.mark.sha256:
+            earlier = series.ledger_files[table].get(read.mark.name)
+            if earlier is not None and earlier.sha256 != read.mark.sha256:
                 frame = self._correct(series, table, frame, read)
             batch.frames.setdefault(table, []).append(frame)
             batch.entries.setdefault(table, []).append(entry)
@@ -793,7 +793,7 @@ class _Job:
 
         Stored rows stay if they have another resolution, or a request returned them and the file lacks them.
         """
-        # 1. The new rows of the file's period, and the stored rows of its series.
+        # 1. Select the new rows of the file's period, and the stored rows of its series.
         keyed = tables.TABLES[table]
         symbol = series.item.symbol
         is_inside = frame["time"].between(*read.window, inclusive="left")
@@ -804,17 +804,17 @@ class _Job:
         stored = self.archive.read(table, *read.window, symbols=[symbol], venues=[self.exchange])
         for name, value in fixed.items():
             stored = stored[stored[name] == value]
-        # 2. The stored rows that are not from the file.
+        # 2. Keep the stored rows that are not from the file.
         key = [*keyed.key]
         in_file = pd.MultiIndex.from_frame(stored[key]).isin(pd.MultiIndex.from_frame(new[key]))
-        others = self._answered_by_request(table, symbol, stored["time"])
+        from_elsewhere = self._answered_by_request(table, symbol, stored["time"])
         if "resolution" in stored:
-            others |= ~stored["resolution"].isin(new["resolution"])
-        unchanged = stored[others & ~in_file]
+            from_elsewhere |= ~stored["resolution"].isin(new["resolution"])
+        unchanged = stored[from_elsewhere & ~in_file]
         rows = new
         if len(unchanged):
             rows = keyed.conform(pd.concat([unchanged, new], ignore_index=True))
-        # 3. The replacement.
+        # 3. Replace the stored rows.
         if len(rows) or len(stored):
             where = {"symbol": symbol, "exchange": self.exchange, **fixed}
             reason = f"{self.exchange} rewrote {read.mark.name}"
