@@ -143,7 +143,11 @@ class BulkRequests:
         return count
 
     def request(self, poll: Poll, contracts: Contracts | None) -> dict[VenueEndpoint, Records]:
-        """Send the due requests, and repeat failed ones after `AGAIN`; return the records by endpoint."""
+        """Send the due requests, and repeat failed ones after `AGAIN`; return the records by endpoint.
+
+        A due endpoint without any response loses the records of its last poll, and `poll` gets its error.
+        Otherwise the failed requests are a problem of `poll`, and are repeated.
+        """
         self.arrived = {}
         answered: dict[VenueEndpoint, Records] = {}
         lost: dict[VenueEndpoint, str] = {}
@@ -156,9 +160,10 @@ class BulkRequests:
             if is_due and not unanswered:
                 why = self._missing_contracts(polled, records, contracts)
                 if why:
-                    unanswered = params
+                    unanswered = params  # a response that lacks contracts counts as failed
             polled.again = poll.at + min(polled.cadence, AGAIN * _CADENCE_SHARE)
             polled.unanswered = unanswered
+            # Without failures an endpoint is answered, even if it has no contracts to request.
             is_answered = not unanswered or len(unanswered) < len(params)
             if is_answered:
                 polled.keep(records, poll.at, is_complete=is_due)
@@ -464,11 +469,14 @@ class VenueState:
     def entries(self, poll: Poll, table: str) -> list[LedgerEntry]:
         """Return the ledger entries of a poll for a table, valid until the next request.
 
-        A failed request is entered with its label in place of the symbol. If some requests failed and the
-        table is polled at longer steps, only the symbols with rows count as successful.
+        A failed request is entered with its label in place of the symbol. A table with rows is entered for
+        all symbols (None). If some requests failed and are repeated before the next poll of the table, only
+        the symbols with rows are entered.
         """
-        if table in poll.requests or not (table in poll.frames or table in poll.failed):
-            return poll.requests.get(table, [])
+        if table in poll.requests:
+            return poll.requests[table]
+        if table not in poll.frames and table not in poll.failed:
+            return []
         start = poll.at.floor("min")
         cadence = self.cadence(table)
         again = start + min(cadence, AGAIN)
@@ -502,10 +510,14 @@ class VenueState:
         """Send the due requests and return one row per contract; an error affects only its own tables."""
         poll = self.begin()
         try:
-            due = self.session.expected = self._bulk.count(poll.at, self.contracts)
+            # For the progress line. `list_contracts` adds its own requests to the expected number. The new
+            # list may have other contracts, so the number of requests for the old ones is then replaced.
+            count_before = self._bulk.count(poll.at, self.contracts)
+            self.session.expected = count_before
             self.contracts = list_contracts(self.session, intervals=self._with_rates, dexes=True)
-            of_one = len(self.by_contract.due(self.contracts, {}, poll.at))
-            self.session.expected += self._bulk.count(poll.at, self.contracts) - due + of_one
+            count = self._bulk.count(poll.at, self.contracts)
+            count += len(self.by_contract.due(self.contracts, {}, poll.at))
+            self.session.expected += count - count_before
         except Stopped:
             raise
         except DerivdataError as problem:
@@ -730,8 +742,13 @@ class VenueState:
     def _add_points(self, poll: Poll, state: Records, points: list[OiPoint]) -> None:
         """Add the open interest of contracts; doubtful points count as failed."""
         sound = {row.instrument.name for row in state.states if row.oi_usd is not None}
-        accepted = [point for point in points if point.instrument.name in sound]
-        doubtful = {point.instrument.symbol for point in points if point not in accepted}
+        accepted = []
+        doubtful = set()  # symbols
+        for point in points:
+            if point.instrument.name in sound:
+                accepted.append(point)
+            else:
+                doubtful.add(point.instrument.symbol)
         if doubtful:
             why = poll.failed.get(OPEN_INTEREST) or poll.problems.get("figures", "the value is doubtful")
             requests = poll.requests.get(OPEN_INTEREST, [])
@@ -847,7 +864,7 @@ def _endpoints_for_tables(
         names = {*names, "prices_history"}  # they need a mark, and the volume
     bulk = []
     for endpoint in endpoints:
-        tables = CHAINS if endpoint.what == "chain" else endpoint.tables
-        if not endpoint.is_of_one and names & {*tables}:
+        filled = CHAINS if endpoint.what == "chain" else endpoint.tables
+        if not endpoint.is_of_one and names & {*filled}:
             bulk.append(endpoint)
     return bulk, of_one
