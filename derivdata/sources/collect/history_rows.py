@@ -316,11 +316,11 @@ def _require_recent(
     table: str,
     window: times.Window,
 ) -> None:
-    """Raise `SchemaError` if rows of a traded contract end a day before the window, or are too sparse.
+    """Raise `SchemaError` if rows of a traded contract end a day before the window's end, or are too sparse.
 
-    An empty response is an error in two cases. Another contract has recent rows, and payments of this one are
-    due, because it was listed a day before the end. Or the other contract lacks rows too, and the window is
-    recent.
+    A response without rows may be right: a contract may be new, or have no open interest. It is an error if
+    another contract has rows, and payments of this one are due, because it was listed a day before the end.
+    If the other contract has no rows either, it is an error if the window ends within the last day.
     """
     where = f"{endpoint.where}: {item.name}"
     now = session.clock.utc()
@@ -337,11 +337,12 @@ def _require_recent(
     else:
         newest = end  # an older window without rows may be before the listing
     if item.active and newest < end - _ENDS_WITHIN:
-        is_cut = is_recent
         if len(frame):
             is_cut = True
         elif _has_recent_rows_of_another(session, endpoint, item, table, end):
             is_cut = is_payment_due
+        else:
+            is_cut = is_recent
         if is_cut:
             raise SchemaError(
                 f"{where} is still traded, but its rows end at {times.iso(newest)}, before the end of the "
@@ -591,25 +592,26 @@ class Surroundings:
         window_end = times.us(window.end)
         first = int(stamps[0])
         last = int(stamps[-1])
-        # 1. Gaps between rows, with the number of missing rows in each.
+        # 1. Find the gaps between rows, with the number of missing rows in each.
         gap_starts = stamps[:-1]
         gap_ends = stamps[1:]
         gap_steps = steps[1:]
         counts = np.rint((gap_ends - gap_starts) / gap_steps) - 1.0  # NaN where the step is unknown
-        # 2. The gap after the last row. A payment is published by the end of the window, other rows up to a
-        # step later.
+        # 2. Add the gap after the last row. A payment is published by the end of the window, other rows up to
+        # a step later.
         last_step = float(steps[-1])
         due_within = last_step if self.table == _PAYMENTS else 2.0 * last_step
+        # The last interval of payments is uncertain unless the gap before the last one agrees with it.
         is_regular = self.table != _PAYMENTS or len(stamps) == 1 or last - stamps[-2] == last_step
         if is_active and is_regular and window_end > last + due_within:
             gap_starts = np.append(gap_starts, last)
             gap_ends = np.append(gap_ends, window_end)
             gap_steps = np.append(gap_steps, last_step)
             counts = np.append(counts, np.ceil((window_end - last) / last_step) - 1.0)
-        # 3. The gap before the first row.
+        # 3. Yield the gap before the first row.
         if listed is not None:
             yield from _gap_before(first, float(steps[0]), max(window_start, listed))
-        # 4. The gaps that are in the window.
+        # 4. Yield the other gaps, cut to the window.
         for number in np.flatnonzero(counts >= 1.0).tolist():
             before = int(gap_starts[number])
             start = max(before + int(gap_steps[number]), window_start)
