@@ -201,8 +201,8 @@ _PUSHED_SECONDS = 10.0
 """Seconds between writes of pushed rows."""
 _HUNG = pd.Timedelta(10, "min")
 """Duration of a poll after which the ledger records that the venue does not respond."""
-_OWN = pd.Timedelta(1, "h")
-"""How long IDs of fills are remembered by path, longer than a poll reaches back."""
+_FILL_IDS_AGE = pd.Timedelta(1, "h")
+"""Maximum age of stored IDs of fills, longer than a poll reaches back."""
 
 
 class Collector:
@@ -313,7 +313,8 @@ class Collector:
         self._running: dict[str, pd.Timestamp] = {}  # venues that are being polled, and since when
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
         self.refills = Refills(archive, self._venues, self.symbols, since=since, keep=keep)
-        self._own: dict[str, dict[str, pd.Timestamp]] = {}  # ids of fills of each venue with two paths
+        # Time of each fill of the last hour by its ID, of the venues with two paths.
+        self._fill_times: dict[str, dict[str, pd.Timestamp]] = {}
         self._dropped: pd.Timestamp | None = None
 
     def request_book(self, exchange: str, symbol: str) -> None:
@@ -472,10 +473,10 @@ class Collector:
         if rows.empty or not has_two_paths(VENUES[name]):
             return rows
         last = rows["time"].max()
-        own = self._own.setdefault(name, {})
-        rows = without_other_path(self.archive, name, rows, own.keys())
-        own |= dict(zip(rows["order_id"].astype(str), rows["time"], strict=True))
-        self._own[name] = {key: time for key, time in own.items() if time > last - _OWN}
+        fill_times = self._fill_times.get(name, {})
+        rows = without_other_path(self.archive, name, rows, fill_times.keys())
+        fill_times |= dict(zip(rows["order_id"].astype(str), rows["time"], strict=True))
+        self._fill_times[name] = {key: at for key, at in fill_times.items() if at > last - _FILL_IDS_AGE}
         return rows
 
     def _run(self) -> None:

@@ -292,7 +292,7 @@ class ContractStates:
     def poll(self, contracts: Contracts, states: Mapping[str, State], now: pd.Timestamp) -> Share:
         """Request a share of the contracts; `states` of this minute have marks and volumes."""
         share = Share([], [], "")
-        bad = 0
+        error_weight = 0  # of consecutive errors
         started = self._session.clock.utc()
         for endpoint, item in self.due(contracts, states, now):
             spent = (self._session.clock.utc() - started).total_seconds()
@@ -300,15 +300,15 @@ class ContractStates:
                 break
             self._requested[item.name] = now
             point, error, weight = self._try(endpoint, item, states.get(item.name))
-            bad += weight
+            error_weight += weight
             if not error:
-                bad = 0
+                error_weight = 0
             if item.name not in contracts.other_names:  # of others only the sum is stored, see `known`
                 share = share._replace(error=error or share.error)
                 if point is not None:
                     share.points.append(point)
                 self._enter(share, endpoint, item, now, error)
-            if bad >= _MAX_CONSECUTIVE_ERRORS or endpoint not in self.endpoints:
+            if error_weight >= _MAX_CONSECUTIVE_ERRORS or endpoint not in self.endpoints:
                 break
         return share
 
@@ -408,8 +408,15 @@ class ContractStates:
             )
             raise DerivdataError(f"{endpoint.where}: {why}")
         now = self._session.clock.utc()
-        own = State(item, None, volume_usd=state.volume_usd, change_pct=state.change_pct)
-        self._states[item.name] = now, own._replace(oi_coins=state.oi_coins, oi_usd=usd)
+        without_time = State(
+            item,
+            None,
+            volume_usd=state.volume_usd,
+            change_pct=state.change_pct,
+            oi_coins=state.oi_coins,
+            oi_usd=usd,
+        )
+        self._states[item.name] = now, without_time
         time = state.time
         if time is None:
             time = times.us(now)

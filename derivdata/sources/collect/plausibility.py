@@ -83,7 +83,7 @@ class LastPolls:
         self._exchange = exchange
         self._open = dict(open_interest or {})
         self._stored = dict(open_interest or {})
-        # Time since which the median is far off, and its ratio
+        # Time of the first poll whose median is far off, and its ratio to the open interest before.
         self._jumped: tuple[pd.Timestamp, float] | None = None
         self._last: dict[tuple[str, str], float] = {}  # by contract and figure
         self._since: dict[tuple[str, str], pd.Timestamp] = {}  # when a figure was first doubtful
@@ -104,7 +104,7 @@ class LastPolls:
         failed = {}
         notes = list[str]()
         rows = states
-        # 1. Open interest of all contracts, if its median jumps.
+        # 1. Omit the open interest of all contracts if its median jumps.
         why = self._jump_text(rows, now)
         if why:
             if self._jumped is None:
@@ -112,20 +112,20 @@ class LastPolls:
             else:
                 failed["oi_history"] = why
                 rows = [row._replace(oi_usd=None, oi_coins=None) for row in rows]
-        # 2. Unknown contracts, and figures of single contracts that jump.
+        # 2. Omit unknown contracts, and figures of single contracts that jump.
         rows = [
             row for row in rows if self._is_accepted_contract(row.instrument.name, listed, omissions, now)
         ]
         self._named.update(row.instrument.name for row in rows)
         rows = [self._without_doubtful(row, omissions, now) for row in rows]
         notes += self._above_caps(rows, now)
-        # 3. The original rows of all changes, for the quarantine.
+        # 3. Keep the original rows of all changes, for the quarantine.
         accepted = {(row.instrument.name, row.time): row for row in rows}
         changed = [row for row in states if accepted.get((row.instrument.name, row.time)) != row]
         self.withheld = None
         if changed:
             self.withheld = Records(states=changed)
-        # 4. The last prices, in a copy, because another thread reads the old ones.
+        # 4. Store the last prices in a copy, because another thread reads the old ones.
         prices = dict(self.prices)
         for row in rows:
             price = row.mark or row.price or row.last
@@ -170,7 +170,10 @@ class LastPolls:
     def sound_fills(
         self, rows: pd.DataFrame, now: pd.Timestamp, listed: Iterable[str]
     ) -> tuple[pd.DataFrame, list[str]]:
-        """Return liquidations of `listed` symbols near their last prices, and texts about the others."""
+        """Return liquidations of `listed` symbols near their last prices, and texts about the others.
+
+        A liquidation of a symbol without a last price counts as near: its mark is NaN.
+        """
         listed = set(listed)
         marks = rows["symbol"].astype(object).map(self.prices).to_numpy(dtype="float64")
         prices = rows["fill_price_usd"].fillna(rows["order_price_usd"]).to_numpy(dtype="float64")
@@ -335,9 +338,9 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
         audit(tables.TABLES[table], rows, stored, read, accept=("future", "schedule"))
         if table in OF_SERIES and len(rows) and stored:
             first = rows["time"].min()
-            for symbol, own in rows.groupby("symbol", observed=True):
+            for symbol, of_symbol in rows.groupby("symbol", observed=True):
                 last = read([str(symbol)], first - _COMPARED_SPAN, first - _MICROSECOND, [exchange])
-                require_like(table, last.tail(_SERIES_ROWS), own.head(_SERIES_ROWS))
+                require_like(table, last.tail(_SERIES_ROWS), of_symbol.head(_SERIES_ROWS))
         for text in row_faults(table, rows):
             raise SchemaError(text)
     except (Question, SchemaError) as problem:
@@ -440,15 +443,15 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
     both = rows.merge(peers, on=keys, how="inner").sort_values("time", ignore_index=True)
     if len(both) < _COMPARED_ROWS:
         return []
-    own = both[_RATE].to_numpy(dtype=np.float64)
+    rate = both[_RATE].to_numpy(dtype=np.float64)
     peer = both["peer"].to_numpy(dtype=np.float64)
-    larger = np.fmax(np.abs(own), np.abs(peer))
-    has_both = (own != 0) & (peer != 0)
-    ratio = np.where(has_both, np.abs(own) / np.where(peer == 0, 1.0, np.abs(peer)), 1.0)
+    larger = np.fmax(np.abs(rate), np.abs(peer))
+    has_both = (rate != 0) & (peer != 0)
+    ratio = np.where(has_both, np.abs(rate) / np.where(peer == 0, 1.0, np.abs(peer)), 1.0)
     rolling = pd.DataFrame({"ratio": ratio, "larger": larger}).rolling(_COMPARED_ROWS).median()
     median_ratio = rolling["ratio"].to_numpy()
     median_size = rolling["larger"].to_numpy()
-    # 1. Another size over a dozen rows, as of another unit or interval.
+    # 1. Find a dozen rows of another size, as of another unit or interval.
     with np.errstate(invalid="ignore"):
         is_far = (median_ratio >= _MEDIAN_FACTOR) | (median_ratio <= 1 / _MEDIAN_FACTOR)
         is_far &= median_size >= _MIN_BPS
@@ -456,14 +459,14 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
         place = int(np.argmax(is_far))
         relation = f"{median_ratio[place]:.3g} times the median of other venues"
         return [_sentence(both, place - _COMPARED_ROWS + 1, relation)]
-    # 2. Another size in a tenth of the rows.
+    # 2. Find another size in a tenth of the rows.
     is_other = ((ratio >= _ROW_FACTOR) | (ratio <= 1 / _ROW_FACTOR)) & (larger >= _LARGE_BPS)
     if is_other.sum() >= max(_MIN_ROWS, _MIN_SHARE * len(both)):
         place = int(np.argmax(is_other))
         relation = f"{ratio[place]:.3g} times the median of other venues in {int(is_other.sum())} rows"
         return [_sentence(both, place, relation)]
-    # 3. The other sign in most of a dozen rows.
-    is_opposite = pd.Series((np.sign(own) == -np.sign(peer)) & (larger >= _MIN_BPS) & has_both)
+    # 3. Find the other sign in most of a dozen rows.
+    is_opposite = pd.Series((np.sign(rate) == -np.sign(peer)) & (larger >= _MIN_BPS) & has_both)
     share = is_opposite.rolling(_COMPARED_ROWS).mean().to_numpy()[_COMPARED_ROWS - 1 :]
     if (share >= _OPPOSITE_SHARE).any() and is_opposite.sum() >= _COMPARED_ROWS:
         place = int(np.flatnonzero(is_opposite)[0])
@@ -473,9 +476,9 @@ def _unlike_peers(archive: Archive, exchange: str, rows: pd.DataFrame) -> list[s
 
 def _sentence(rows: pd.DataFrame, place: int, relation: str) -> str:
     """Return the text of a doubt; `place` is the first doubtful row, and `relation` compares with others."""
-    own = rows[_RATE].iloc[place]
+    rate = rows[_RATE].iloc[place]
     peer = rows["peer"].iloc[place]
-    return f"{_RATE} is {relation}, first at {_shown(rows, place)} ({own:g} bps against {peer:g} bps)"
+    return f"{_RATE} is {relation}, first at {_shown(rows, place)} ({rate:g} bps against {peer:g} bps)"
 
 
 def _shown(rows: pd.DataFrame, place: int) -> str:
