@@ -503,9 +503,9 @@ def _chosen_streams(exchange: str, names: Sequence[str]) -> list[Stream]:
     available: list[Stream] = []
     if find_spec("websockets"):
         available += STATE_STREAMS.get(exchange, ())
-    own = VENUES[exchange].stream
-    if own is not None and LIQUIDATIONS in names:
-        available.append(own)
+    of_liquidations = VENUES[exchange].stream
+    if of_liquidations is not None and LIQUIDATIONS in names:
+        available.append(of_liquidations)
     return [stream for stream in available if not set(names).isdisjoint(_tables_of(exchange, stream))]
 
 
