@@ -240,7 +240,7 @@ _ROWS_AT_ONCE = 250_000
 
 def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> CompletedPayments:
     """Complete the payments of some symbols."""
-    # 1. One row for each new payment, and the stored rows that decide or share its interval.
+    # 1. Merge new rows to one per payment, and read the stored rows that decide or share its interval.
     conflicts: list[str] = []
     new = _merged(_Columns(rows.reset_index(drop=True)), conflicts)
     stored, is_reached = _stored_context(new, read)
@@ -248,7 +248,7 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
     new = halts.new
     stored = halts.stored
     is_reached = is_reached[halts.stored_rows]
-    # 2. New payments that are stored already, and the values that they add to stored ones.
+    # 2. Find the new payments that are stored already, and those that are added to stored ones.
     codes, names = pd.factorize(np.concatenate([stored.names, new.names]))
     size = len(stored.names)
     comparison = _compared(stored, new, codes[:size], codes[size:], halts.originals, conflicts)
@@ -256,12 +256,12 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
     amendments = comparison.amendments
     statements = comparison.statements
     stored.state(statements.rows, new.interval[statements.new_rows])
-    # 3. Intervals of all rows of the series together.
+    # 3. Derive the intervals of all rows of the series together.
     series = np.concatenate([codes[:size], codes[size:][fresh]])
     times = np.concatenate([payment_time(stored.times), new.times[fresh]])
     stated = np.concatenate([stored.stated, new.stated[fresh]])
     assigned = _assigned(series, times, stated, names)
-    # 4. The rows to add.
+    # 4. Make the rows to add.
     is_stated = new.is_stated[fresh]
     source = np.where(is_stated & pd.isna(new.source[fresh]), "row", new.source[fresh])
     source = np.where(is_stated, source, "spacing")
@@ -274,7 +274,7 @@ def _completed(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool) -> Comp
         derived = np.where(is_used, new.interval[fresh], derived)
     interval = np.where(is_stated, new.interval[fresh], derived)
     result = new.updated(fresh, interval, source)
-    # 5. The stored rows that change.
+    # 5. Make the stored rows that change.
     has_statement = np.zeros(size, dtype=np.bool_)
     has_statement[statements.rows] = True
     hours = np.where(has_statement, stored.stated, assigned.hours[:size])
@@ -467,14 +467,14 @@ def _cut_halts(new: _Columns, stored: _Columns) -> _CutHalts:
     is_halt = has_new_row & ((late_times > 1) | ((late_times == 1) & has_several) | has_moved)
     added_up = []
     for side, columns in ((0, stored), (1, new)):
-        is_own = (union["side"] == side).to_numpy()
-        added_up.append(_added_up(columns, union[is_own], is_halt.to_numpy()[is_own]))
+        is_of_side = (union["side"] == side).to_numpy()
+        added_up.append(_added_up(columns, union[is_of_side], is_halt.to_numpy()[is_of_side]))
     (stored_sums, rows, originals), (new_sums, _, _) = added_up
     return _CutHalts(new_sums, stored_sums, rows, originals)
 
 
 def _is_of_next_hour(union: pd.DataFrame) -> pd.Series:
-    """Return a mask of payments at an hour that belong to a halt with a row at the next hour.
+    """Return a mask of rows at a full hour that belong to a halt whose payments are at the next hour.
 
     The late payments of a halt may begin within a minute of the hour. Then one side (stored or new) has the
     first of them as a row at that hour, and the other side has the rest at the next hour. That row has
@@ -489,9 +489,12 @@ def _is_of_next_hour(union: pd.DataFrame) -> pd.Series:
     return pd.Series(is_next & ~union["is_late"].to_numpy(), union.index)
 
 
-def _of_previous_hour(late: pd.DataFrame, rows: pd.MultiIndex) -> pd.MultiIndex:
-    """Return the keys at which the other side may have a row in the hour before late payments."""
-    before = late[["name", "hour", "side"]].assign(hour=late["hour"] - 1)
+def _of_previous_hour(candidates: pd.DataFrame, rows: pd.MultiIndex) -> pd.MultiIndex:
+    """Return the keys (name, previous hour, other side) of candidates without a row at the previous hour.
+
+    `rows` are the keys (name, hour, side) of all rows.
+    """
+    before = candidates[["name", "hour", "side"]].assign(hour=candidates["hour"] - 1)
     is_alone = ~pd.MultiIndex.from_frame(before).isin(rows)
     return pd.MultiIndex.from_frame(before[is_alone].assign(side=1 - before["side"][is_alone]))
 
