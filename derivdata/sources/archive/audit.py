@@ -456,10 +456,11 @@ _NEAR_FLOOR = 10.0
 
 
 def _refuse_mixed_units(rows: pd.DataFrame) -> None:
-    """Refuse series that mix percent and fractions.
+    """Raise for series that mix percent and fractions.
 
-    In such rows the floor is exactly 100 times, or a hundredth of, the true floor. Either most rows of a
-    series are at the moved floor, or several of them follow each other with none at the true floor between.
+    In such rows the floor is exactly 100 times the true floor, or a hundredth of it. A series mixes units if
+    many of its rows are at the moved floor (see `_are_others_near`), or if several of them follow each other
+    without a row at the true floor between (see `_has_run`).
     """
     rates = rows["rate_bps_8h"].to_numpy(dtype=np.float64, na_value=np.nan)
     series = _series_codes(rows["symbol"].array, rows["exchange"].array)
@@ -471,11 +472,11 @@ def _refuse_mixed_units(rows: pd.DataFrame) -> None:
     for factor, unit in ((100.0, "percent"), (0.01, "fractions")):
         is_moved = np.isclose(rates, factor * _FLOOR_BPS_8H, rtol=1e-9, atol=0.0)
         for code, count in zip(*np.unique(series[is_moved], return_counts=True), strict=True):
-            own = rows_of[int(code)]
-            is_rule = count >= max(_MIN_AT_FLOOR, _SHARE_AT_FLOOR * own.size)
-            is_rule = is_rule and _are_others_near(rates[own], factor * _FLOOR_BPS_8H)
-            if is_rule or _has_run(rates[own], factor * _FLOOR_BPS_8H):
-                first = rows.iloc[own[np.argmax(is_moved[own])]]
+            places = rows_of[int(code)]
+            is_rule = count >= max(_MIN_AT_FLOOR, _SHARE_AT_FLOOR * places.size)
+            is_rule = is_rule and _are_others_near(rates[places], factor * _FLOOR_BPS_8H)
+            if is_rule or _has_run(rates[places], factor * _FLOOR_BPS_8H):
+                first = rows.iloc[places[np.argmax(is_moved[places])]]
                 raise Question(
                     f"rate_bps_8h: {count:,} rows of {first['exchange']} {first['symbol']}, first at "
                     f"{times.iso(first['time'])}, are {factor:g} times the usual floor, so they may be "
@@ -573,7 +574,7 @@ def _refuse_factors(heads: pd.DataFrame, read: Read) -> None:
         both = has_median[:, place] & np.delete(has_median, place, axis=1).any(axis=1)
         if not both.any():
             continue
-        those = medians.index[both]
+        common_symbols = medians.index[both]
         ratios = values[both, place] / np.nanmedian(np.delete(values[both], place, axis=1), axis=1)
         ratio = float(np.median(ratios))
         # 3. A typical factor, or its inverse, for most symbols.
@@ -588,7 +589,7 @@ def _refuse_factors(heads: pd.DataFrame, read: Read) -> None:
                     size = f"1/{1 / ratio:.3g} of"
                 raise Question(
                     f"rate_bps_8h: rates of {exchange} are {size} those of other venues for "
-                    f"{', '.join(map(str, those[near][:5]))}",
+                    f"{', '.join(map(str, common_symbols[near][:5]))}",
                     f"correct their {what}, or pass --accept venues (accept=['venues']) if it is right",
                 )
 
