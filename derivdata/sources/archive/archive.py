@@ -497,8 +497,9 @@ def stored_faults(archive: Archive, *, repair: bool = False) -> pd.DataFrame:
     faults = []
     for check in CHECKS:
         for finding in list(check(archive)):
-            is_repaired = repair and finding.repair is not None
-            if is_repaired and finding.repair is not None:
+            is_repaired = False
+            if repair and finding.repair is not None:
                 finding.repair()
+                is_repaired = True
             faults.append((*finding[:-1], is_repaired))
     return pd.DataFrame(faults, columns=columns)

@@ -602,7 +602,7 @@ def sums(
     """Add up a column of planned files; see `Archive.sums`."""
     if not files:
         return _SUMS.empty_table()
-    _by_columns(storage, table, files)
+    _by_columns(storage, table, files)  # raises for files that are not of this table, or lack its columns
     # One pass over all files, including earlier versions: all of them have the columns of a sum.
     sql = (
         f"SELECT exchange, resolution, time, sum(CAST(round({value} * {_SCALE}) AS {{whole}}))::DOUBLE "

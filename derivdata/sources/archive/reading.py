@@ -214,7 +214,7 @@ class ArchiveContents:
                 before = state
                 state = self._manifest(fresh=True)
                 if (state.tables, state.ledger) == (before.tables, before.ledger):
-                    break
+                    break  # no writer replaced the file, so it is missing or damaged
         else:
             raise ArchiveError(
                 f"{self._storage}: a writer replaced files during each of {_TRIES} attempts to read: "
@@ -297,17 +297,17 @@ def lazy_panel(
     micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
     if micros <= 0:
         raise ValueError(f"step must be a positive length of time, got {step!r}")
-    # 1. Attributes, and the columns of the panel.
+    # 1. Collect the attributes and the columns of the panel.
     attrs = _attributes(table, column, entry)
     columns = [column]
     if attrs.get("kind") == "settled" and "interval_hours" in table.columns:
         # The hours of each settlement are read with it, from the same rows, as in `derivdata.panel`.
         columns.append("interval_hours")
-    # 2. Return the labels of the dimensions.
+    # 2. Collect the labels of the dimensions.
     where, window = chosen
     labels = [sorted(where.get(name, entry.values.get(name, []))) for name in _DIMS[:2]]
     stamps = np.arange(window.start, window.end, micros)
-    # 3. One block for each chunk of times; the first dimension is the columns.
+    # 3. Make one block for each chunk of times; its first dimension is the columns.
     size = chunk or max(1, _CHUNK_CELLS // max(1, len(labels[0]) * len(labels[1])))
     blocks = []
     for at in range(0, stamps.size, size):
@@ -322,7 +322,7 @@ def lazy_panel(
         values = arrays.concatenate(blocks, axis=3)
     else:
         values = arrays.from_array(np.full((len(columns), len(labels[0]), len(labels[1]), 0), np.nan))
-    # 4. The first column as the panel, the other one as its coordinate.
+    # 4. Return the first column as the panel, with the other one as its coordinate.
     coords = {**dict(zip(_DIMS, labels, strict=False)), "time": stamps.view("datetime64[us]")}
     for place, name in enumerate(columns[1:], 1):
         coords[name] = (_DIMS, values[place], {"units": table.columns[name].unit})

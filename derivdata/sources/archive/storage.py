@@ -302,6 +302,7 @@ class FolderWriting:
             raise ArchiveError(f"{place.folder}: cannot be written: {problem.strerror}") from None
         noted = place._noted(_WRITING)
         was_interrupted = bool(noted or place._noted(_MERGED))
+        # The first line is the process of the interrupted writer. Its files stay noted until removed.
         place._start_notes(_WRITING, noted[1:])
         return was_interrupted
 

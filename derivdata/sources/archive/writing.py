@@ -72,13 +72,13 @@ def merge_files(
     written |= {file.path for file in added}
     files = [*files, *added]
     for partition in sorted({file.partition for file in added}):
-        here = [file for file in files if file.partition == partition]
-        if len(here) > 1:
-            here = queries.known_files(storage, table, here)
-        others = _files_without(files, here)
-        level = 0
-        while any(level <= file.level < _CLOSED_LEVEL for file in here):
-            group = [file for file in here if file.level == level]
+        in_partition = [file for file in files if file.partition == partition]
+        if len(in_partition) > 1:
+            in_partition = queries.known_files(storage, table, in_partition)
+        others = _files_without(files, in_partition)
+        level = 0  # a merged file may complete a group of the next level
+        while any(level <= file.level < _CLOSED_LEVEL for file in in_partition):
+            group = [file for file in in_partition if file.level == level]
             minimum = _MERGE_COUNT
             merged_level = level + 1
             if row_count(group) <= SMALL_ROWS:
@@ -87,10 +87,10 @@ def merge_files(
             if len(group) >= minimum:
                 rows = _sorted(storage, table, group)
                 whole = schemas.write(storage, partition, table, rows, level=merged_level)
-                here = [*_files_without(here, group), whole]
+                in_partition = [*_files_without(in_partition, group), whole]
                 written.add(whole.path)
             level += 1
-        files = [*others, *here]
+        files = [*others, *in_partition]
     return files
 
 
