@@ -94,7 +94,7 @@ class Body:
     def number(self, value: NUMBER) -> float | None:
         """Return a number from text or a number; None, empty text and N/A are missing.
 
-        Raises `SchemaError`: it is not a finite number.
+        Raises `SchemaError` for any other value that is not a finite number.
         """
         if value in (None, "", "N/A"):
             return None
@@ -477,24 +477,29 @@ def spelled(shape: type[T], *, required: Sequence[str] = (), **names: str) -> ty
     """
     decoded: list[Any] = []  # (name, type) of required fields, and (name, type, default) of optional ones
     computed: dict[str, Any] = {}  # constants, and properties that read a part of a decoded field
-    venue_names: dict[str, str] = {}
+    venue_names: dict[str, str] = {}  # by the name of the decoded field
     for field in msgspec.structs.fields(shape):  # type: ignore[arg-type]
         venue_name, _, path = names.get(field.name, "").partition(".")
-        kind = _WIDE.get(field.type, field.type) if field.name in _STAMPS else field.type
-        kind = kind if field.required else kind | None  # venues send null for missing values
+        kind: Any = field.type
+        if field.name in _STAMPS:
+            kind = _WIDE.get(kind, kind)
+        if not field.required:
+            kind = kind | None  # venues send null for missing values
         if not venue_name:
             computed[field.name] = None if field.required else field.default
-        elif path or venue_name in venue_names.values():
-            same = [name for name, other in venue_names.items() if other == venue_name]
-            source = same[0] if same else f"_{venue_name}"
-            if not same:
-                venue_names[source] = venue_name
-                decoded.append((source, Any, None))
-            computed[field.name] = property(partial(_at, kind, source, path))
-        else:
+            continue
+        source = next((name for name, other in venue_names.items() if other == venue_name), None)
+        if source is None and not path:
             venue_names[field.name] = venue_name
             is_required = field.required or field.name in required
             decoded.append((field.name, kind) if is_required else (field.name, kind, field.default))
+            continue
+        # The field is a part of a venue's field, or has the same one as an earlier field.
+        if source is None:
+            source = f"_{venue_name}"
+            venue_names[source] = venue_name
+            decoded.append((source, Any, None))
+        computed[field.name] = property(partial(_at, kind, source, path))
     optional = [field for field in decoded if len(field) == 3]
     if all(len(field) == 3 or field[0] in _UNTELLING for field in decoded):
         computed[OPTIONAL] = tuple((name, venue_names[name], default) for name, _, default in optional)
