@@ -153,10 +153,10 @@ def facts(venues: Sequence[str] | None = None, *, day: times.TimeLike | None = N
         venues = _slugs(venues)
         unknown = [venue for venue in venues if venue not in set(rows["exchange"])]
         if unknown:
-            known = rows["exchange"].unique().tolist()
+            with_facts = rows["exchange"].unique().tolist()
             raise ValueError(
-                f"venues: expected venues with facts, {', '.join(known)}; got {unknown[0]!r}"
-                f"{did_you_mean(unknown[0], known)}"
+                f"venues: expected venues with facts, {', '.join(with_facts)}; got {unknown[0]!r}"
+                f"{did_you_mean(unknown[0], with_facts)}"
             )
         rows = rows[rows["exchange"].isin(venues)]
     if day is not None:

@@ -327,6 +327,7 @@ class Reading(wire.Body):
         if not rows or not fields:
             return
         for name, venue_name, default in fields:
+            # A value may equal the default, so its name in the body is enough.
             has_value = any(value != default for value in map(attrgetter(name), rows))
             if has_value or f'"{venue_name}"'.encode() in self.body:
                 return

@@ -189,7 +189,7 @@ class PageWindow(NamedTuple):
 
     first: int | None
     last: int | None
-    limit: int | None  # rows of the page at most
+    limit: int | None  # maximum number of rows of the page, None if unknown
     is_newest_first: bool
 
     @classmethod
@@ -199,12 +199,15 @@ class PageWindow(NamedTuple):
             return None
         first = _parameter(params.get(paging.start, ""), paging.unit)
         last = _parameter(params.get(paging.end, ""), paging.unit)
-        limit = params.get(paging.limit_name, "")
-        rows = int(limit) if limit.isascii() and limit.isdigit() else None
-        if not paging.limit_name:
-            rows = paging.limit
-        is_stated = first is not None or last is not None
-        return cls(first, last, rows, paging.descending) if is_stated else None
+        if first is None and last is None:
+            return None
+        limit = None
+        text = params.get(paging.limit_name, "")
+        if not paging.limit_name:  # the venue's pages have a fixed size
+            limit = paging.limit
+        elif text.isascii() and text.isdigit():
+            limit = int(text)
+        return cls(first, last, limit, paging.descending)
 
 
 def _parameter(text: str, unit: str) -> int | None:

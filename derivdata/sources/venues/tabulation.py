@@ -442,6 +442,7 @@ def _check_payments(symbol: str, times: Any) -> None:
     before = hours[:-1]
     after = hours[1:]
     usual = np.median(hours) if hours.size else 0.0
+    # A gap that is rounded to 0 hours is of a payment that was late by minutes, or was stated twice.
     has_valid_gap = np.isin([before, after], [0, *VALID_HOURS]).any(axis=0)
     is_misplaced = (before + after == 2 * usual) & ~has_valid_gap
     places = np.flatnonzero(is_misplaced) + 1
@@ -460,8 +461,8 @@ def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]
     items = _contracts(rows)
     contracts = {item.symbol: item for item in items.values()}
     names = list(contracts)
-    symbols = dict(zip(names, range(len(names)), strict=True))
-    number_of_item = {identity: symbols[item.symbol] for identity, item in items.items()}
+    numbers = {name: number for number, name in enumerate(names)}
+    number_of_item = {identity: numbers[item.symbol] for identity, item in items.items()}
     series = np.array([number_of_item[id(row.instrument)] for row in rows], dtype=np.int64)
     merged = merge_payments(
         series,
@@ -474,25 +475,27 @@ def _settlements(payments: list[Payment], listed: ListedHours) -> dict[str, Any]
     series = series[merged.rows]
     period = _floats(rows, "period_h")[merged.rows]
     stated = _floats(rows, "stated_h")[merged.rows]
-    now = np.array([listed(contracts[name]) for name in names], dtype=np.float64)
-    of_list = now[series]
-    is_first = np.append(True, series[1:] != series[:-1])[: len(series)]
-    bounds = [*pairwise([*np.flatnonzero(is_first).tolist(), len(series)])]
+    listed_hours = np.array([listed(contracts[name]) for name in names], dtype=np.float64)[series]
+    starts = np.flatnonzero(np.diff(series, prepend=-1))
+    bounds = list(pairwise([*starts.tolist(), len(series)]))  # rows of each series
     for first, end in bounds:
         _check_payments(names[series[first]], merged.times[first:end])
-    assigned = assign_intervals(series, merged.times, stated, of_list)
+    assigned = assign_intervals(series, merged.times, stated, listed_hours)
     # 3. Convert the rates. A rate that is quoted for another time than the interval is paid in proportion.
     native = np.where(np.isnan(period), merged.native, merged.native * assigned.hours / period)
     hours = assigned.hours * merged.counts
     bps = rates_of(native, hours)
     for first, end in bounds:
-        own = bps[first:end]
-        _check_rates(merged.native[first:end], own[np.isfinite(own)], 1, f" of {names[series[first]]}")
+        of_series = bps[first:end]
+        of_series = of_series[np.isfinite(of_series)]
+        _check_rates(merged.native[first:end], of_series, 1, f" of {names[series[first]]}")
     # 4. State the source of each interval: its row, the spacing, or the venue's list.
     source = np.where(np.isfinite(stated), SOURCES.index("row"), SOURCES.index("spacing"))
-    source = np.where(~assigned.is_confirmed & (assigned.hours == of_list), SOURCES.index("list"), source)
+    source = np.where(
+        ~assigned.is_confirmed & (assigned.hours == listed_hours), SOURCES.index("list"), source
+    )
     return {
-        "symbol": coded(symbols, series.astype(np.int32)),
+        "symbol": coded(names, series.astype(np.int32)),
         "time": pd.DatetimeIndex(merged.times.astype("datetime64[us]"), tz="UTC"),
         "rate_bps_8h": bps,
         "interval_hours": hours,
