@@ -128,11 +128,13 @@ def _stated_rates(
     ]
     if row.settState == "settled":
         rates.append(("settled", row.settFundingRate, row.prevFundingTime))
-    return [
-        StatedRate(item, kind, rate, reading.ms(due) if due else None, time, hours, hours)
-        for kind, text, due in rates
-        if (rate := reading.number(text)) is not None
-    ]
+    stated = []
+    for kind, text, due in rates:
+        rate = reading.number(text)
+        if rate is not None:
+            settlement = reading.ms(due) if due else None
+            stated.append(StatedRate(item, kind, rate, settlement, time, hours, hours))
+    return stated
 
 
 def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int | None) -> float | None:
@@ -142,7 +144,9 @@ def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int 
     payment = reading.ms(row.fundingTime)
     now = reading.at if time is None else time
     if not row.nextFundingTime:
-        return reading.interval(item) if now is None else reading.current_interval(item, now, payment)
+        if now is None:
+            return reading.interval(item)
+        return reading.current_interval(item, now, payment)
     hours = (reading.ms(row.nextFundingTime) - payment) / _HOUR_US
     if not 0 < hours <= 24:
         reading.fail(f"{row.instId}: expected an interval that venues use, got {hours:g} hours")
@@ -390,12 +394,17 @@ _OPTION_TRADE = spelled(
 
 
 def _option_coins(reading: Reading, name: str) -> float:
+    """Return the coins of an option contract: as listed, from the context, or the usual size of its coin."""
+    size: float | None = None
     listed = reading.context.instruments.get(name)
-    stated = (listed and listed.size) or reading.context.contract_size
-    size = stated or option_coins("okx", name.split("-")[0])
-    return size or reading.fail(
-        f"the contract size of the option {name} is unknown: pass context={{'instruments': ...}}"
-    )
+    if listed is not None:
+        size = listed.size
+    size = size or reading.context.contract_size or option_coins("okx", name.split("-")[0])
+    if not size:
+        reading.fail(
+            f"the contract size of the option {name} is unknown: pass context={{'instruments': ...}}"
+        )
+    return size
 
 
 class _DeliveredContract(Wire):
@@ -424,6 +433,7 @@ def delivery_prices(reading: Reading) -> Records:
 
 
 _EXERCISED = {"exercised": True, "expired_otm": False}
+_MIN_OF_STRIKE = 0.01  # of an index price; a payoff in coin is a smaller share of the strike
 
 
 def exercise_prices(reading: Reading) -> Records:
@@ -441,17 +451,17 @@ def exercise_prices(reading: Reading) -> Records:
             with reading.row():
                 option = reading.option(row.insId, None)
                 price = reading.required(row.px)
-                gain = price - option.strike if option.side == "call" else option.strike - price
-                is_contradicted = gain < 0 if _EXERCISED[row.type] else gain > 0
-                if is_contradicted or price < _MIN_OF_STRIKE * option.strike:
+                gain = price - option.strike
+                if option.side == "put":
+                    gain = -gain
+                if not _EXERCISED[row.type]:  # it expired without a gain
+                    gain = -gain
+                if gain < 0 or price < _MIN_OF_STRIKE * option.strike:
                     reading.fail(f"{row.insId} is {row.type} at {price:g}: px is not the price of its index")
                 quote = row.insId.split("-")[1]
                 delivery = Delivery(option.symbol, option.expiry, price, f"option:{quote}")
                 records.deliveries.append(delivery)
     return records
-
-
-_MIN_OF_STRIKE = 0.01
 
 
 _endpoint = partial(VenueEndpoint, "okx")
