@@ -128,8 +128,11 @@ def _hours(reading: Reading, interval: str) -> float:
 
 
 def _value(reading: Reading, item: Instrument, row: _Contract, bitcoin: float | None) -> float | None:
+    """Return open interest [USD]; a quanto contract states it in bitcoin, which has the price `bitcoin`."""
     if row.quanto:
-        return None if row.value is None or bitcoin is None else row.value * _SATOSHI * bitcoin
+        if row.value is None or bitcoin is None:
+            return None
+        return row.value * _SATOSHI * bitcoin
     usd = item.usd(row.contracts, row.mark)
     if not item.inverse and row.value is not None:
         stated = row.value * _MILLIONTH

@@ -140,7 +140,7 @@ def ticker(reading: Reading) -> Records:
 _HOUR_MS = 3_600_000
 _MIN_SUMS = 12
 _MAX_SUMS = 48
-_SUM_FACTOR = 4.0
+_SUM_FACTOR = 4.0  # a wrong period gives 8
 
 
 class _Paid(Wire):
@@ -166,11 +166,12 @@ def funding_history(reading: Reading) -> Records:
 
 
 def _require_sums(reading: Reading, rows: list[_Paid]) -> None:
-    """Raise for hourly payments that do not add up to the 8-hour ones next to them."""
+    """Raise if the median sum of 8 hourly payments differs by a factor from the median stated sum."""
     newest = sorted(rows[:_MAX_SUMS], key=lambda row: row.timestamp)
     stamps = [int(row.timestamp) for row in newest]
     cumulative = [0.0, *accumulate(row.interest_1h for row in newest)]
-    sums_of_eight, stated_sums = [], []
+    sums_of_eight = []
+    stated_sums = []
     for last in range(7, len(newest)):
         first = last - 7
         if stamps[last] - stamps[first] == 7 * _HOUR_MS:
@@ -178,7 +179,8 @@ def _require_sums(reading: Reading, rows: list[_Paid]) -> None:
             stated_sums.append(abs(newest[last].interest_8h))
     if len(stated_sums) < _MIN_SUMS:
         return
-    added, stated = statistics.median(sums_of_eight), statistics.median(stated_sums)
+    added = statistics.median(sums_of_eight)
+    stated = statistics.median(stated_sums)
     if added > 0 and stated > 0 and not 1 / _SUM_FACTOR < added / stated < _SUM_FACTOR:
         reading.fail(
             f"the median sum of 8 interest_1h is {added:.3g}, but the median interest_8h is {stated:.3g}; "
@@ -298,7 +300,9 @@ def _contract(reading: Reading, row: _Contract) -> Instrument | None:
     if row.kind not in ("future", "option"):
         return None
     type_of_future = row.type or row.former_type
-    is_reversed = type_of_future == "reversed" if type_of_future else _named(row.name).inverse
+    is_reversed = _named(row.name).inverse
+    if type_of_future:
+        is_reversed = type_of_future == "reversed"
     return reading.contract(
         row,
         inverse=row.kind == "future" and is_reversed,

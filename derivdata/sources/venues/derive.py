@@ -74,16 +74,16 @@ def ticker(reading: Reading) -> Records:
     return records
 
 
-class _Told(Wire):
+class _TickerData(Wire):
     instrument_ticker: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Notice(Wire):
     channel: str
-    data: _Told
+    data: _TickerData
 
 
-class _Frame(_Told):
+class _Frame(_TickerData):
     params: _Notice | None = None
 
 

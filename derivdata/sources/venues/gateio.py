@@ -9,7 +9,7 @@ ccxt 4.5.90, pro/gate.py; 2026-10).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, Literal
 
@@ -144,7 +144,10 @@ class _Sent(Wire):
 def tickers(reading: Reading, *, pushed: bool = False) -> Records:
     """Read 24 hours and open interest, which counts both sides here; frames also have rates."""
     records = Records()
-    for row, time in _pushed_tickers(reading) if pushed else ((row, None) for row in reading.rows(_TICKER)):
+    rows: Iterable[tuple[Any, int | None]] = _pushed_tickers(reading)
+    if not pushed:
+        rows = [(row, None) for row in reading.rows(_TICKER)]
+    for row, time in rows:
         with reading.row():
             item = reading.instrument(row.name, _named)
             if item.size is None and row.size is not None:
@@ -209,18 +212,16 @@ def contract_stats(reading: Reading) -> Records:
 def _add_statistics(
     reading: Reading, records: Records, row: _Stats, item: Instrument, resolution: str
 ) -> None:
+    """Add the values of a row to records; those of a period only once it has ended."""
     time = reading.seconds(row.time)
     mark = reading.required(row.mark_price)
-    contracts = reading.required(row.open_interest) / 2
-    usd = reading.required(row.open_interest_usd) / 2
-    is_cut = not isinstance(row.open_interest, str)  # sizes are rounded to whole contracts without the header
-    reading.require_close(
-        item.usd(contracts, mark),
-        usd,
-        0.05,
-        "open interest in contracts and in USD",
-        step=(item.usd(1.0, mark) or 0.0) if is_cut else 0.0,
-    )
+    contracts = one_side(reading.required(row.open_interest))
+    usd = one_side(reading.required(row.open_interest_usd))
+    rounding_usd = 0.0
+    if not isinstance(row.open_interest, str):  # without the header, sizes are rounded to whole contracts
+        rounding_usd = item.usd(1.0, mark) or 0.0
+    what = "open interest in contracts and in USD"
+    reading.require_close(item.usd(contracts, mark), usd, 0.05, what, step=rounding_usd)
     records.times.append(time)
     records.oi.append(OiPoint(item, time, usd, resolution, item.coins(contracts, mark)))
     records.prices.append(Price(item, time, "mark", mark, resolution))
@@ -307,6 +308,7 @@ def _position(reading: Reading, size: _SIZE) -> tuple[str, float]:
 
 
 def _fill(reading: Reading, row: _Liquidated[Any]) -> Liquidation:
+    """Return a liquidation from a position, the order that closes it, and the rest that was not filled."""
     item = reading.instrument(row.contract, _named)
     sizes = [value for value in (row.size, row.left, row.order_size) if value is not None]
     if len({isinstance(value, str) for value in sizes}) > 1:

@@ -129,22 +129,23 @@ class _Current(Wire):
 
 
 def current_rates(reading: Reading) -> Records:
-    """Read running rates, of one contract or all, under their old or their new names."""
+    """Read running rates of one contract or all; the former interface has other field names."""
     records = Records()
     for row in reading.rows(_Current, "data"):
         with reading.row():
             match = _RATE_SYMBOL.fullmatch(row.symbol)
             item = reading.instrument(match["name"] if match else row.symbol, _named)
+            # A contract without a rate has null in one of the fields, which tells it from other responses.
             stated = [rate for rate in (row.value, row.nextFundingRate) if rate is not msgspec.UNSET]
             if not stated:
                 reading.fail(f"{row.symbol} has neither value nor nextFundingRate: expected a running rate")
             rate = next((reading.number(rate) for rate in stated if rate is not None), None)
-            step = row.granularity
-            if step is None:
-                step = row.currentGranularity
+            interval_ms = row.granularity
+            if interval_ms is None:
+                interval_ms = row.currentGranularity
             hours: float | None = None
-            if step is not None:
-                hours = step / _HOUR_MS
+            if interval_ms is not None:
+                hours = interval_ms / _HOUR_MS
                 if not 0 < hours <= 24:
                     reading.fail(f"{row.symbol}: expected an interval that venues use, got {hours:g} hours")
             records.states.append(State(item, None, rate, hours, hours))

@@ -51,10 +51,11 @@ _SUMMARY = spelled(
 )  # fmt: skip
 
 
-def _summed(path: str, *, pushed: bool = False) -> Reader:
-    """Return a reader of rates, open interest, prices and volume of perpetuals with continuous funding."""
+def _summaries(path: str, *, pushed: bool = False) -> Reader:
+    """Return a reader of rates, open interest, prices and volume of perpetuals."""
 
     def read(reading: Reading) -> Records:
+        # Funding is continuous, so there is no interval of payments.
         records = states(_SUMMARY, path, _named, pushed=pushed)(reading)
         records.states = [row._replace(settle_h=None) for row in records.states if row.instrument.perpetual]
         return records
@@ -151,7 +152,7 @@ _SERIES = Paging(
 
 ENDPOINTS = (
     _endpoint("instruments", "/markets", contracts(_CONTRACT, "results", _contract), lists=True),
-    _endpoint("funding", "/markets/summary", _summed("results"), params={"market": "ALL"}, every=60),
+    _endpoint("funding", "/markets/summary", _summaries("results"), params={"market": "ALL"}, every=60),
     _endpoint(
         "funding_series", "/funding/data", funding_data, symbol="market", paging=_SERIES,
         note="one row a minute, 1,440 requests a day; the newest week",
@@ -163,8 +164,8 @@ ENDPOINTS = (
     _endpoint("funding", "funding_data", _PUSHED_RATES, tables=RATE_TABLES, method="WS"),
     _endpoint("funding", "funding_data.{market}", _PUSHED_RATES, tables=RATE_TABLES, method="WS"),
     _endpoint("liquidations", "trades.{market}", _trades("params.data", pushed=True), method="WS"),
-    _endpoint("funding", "markets_summary", _summed("params.data", pushed=True), method="WS"),
-    _endpoint("funding", "markets_summary.{market}", _summed("params.data", pushed=True), method="WS"),
+    _endpoint("funding", "markets_summary", _summaries("params.data", pushed=True), method="WS"),
+    _endpoint("funding", "markets_summary.{market}", _summaries("params.data", pushed=True), method="WS"),
 )  # fmt: skip
 
 VENUE = Venue(
