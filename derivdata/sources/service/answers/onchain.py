@@ -285,7 +285,7 @@ def _listed(view: View, table: str, *columns: str) -> frozenset[tuple[str, ...]]
         rows = view.rows(Query(table, view.store.start, view.horizon, columns=columns)).drop_duplicates()
         return frozenset(rows.astype(str).itertuples(index=False, name=None))
 
-    return view.once(f"names in {table}", combinations)
+    return view.once(("names", table, columns), combinations)
 
 
 def _require(exists: bool, otherwise: str) -> None:
