@@ -174,8 +174,10 @@ def is_current(request: Mapping[str, str], validators: Mapping[str, str]) -> boo
     if tags is None:
         since = request.get("If-Modified-Since")
         return since is not None and since == validators.get("Last-Modified")
-    own = validators["ETag"].removeprefix("W/")
-    return tags.strip() == "*" or own in (tag.strip().removeprefix("W/") for tag in tags.split(","))
+    if tags.strip() == "*":
+        return True
+    sent_tags = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
+    return validators["ETag"].removeprefix("W/") in sent_tags
 
 
 _AT_ONCE = 4
@@ -260,11 +262,12 @@ class WorkQueue:
 
     def _start(self) -> None:
         """Start waiting jobs in free slots, by the order that the class describes."""
-        while self._waiting and (free := self._at_once - self._running.total()) > 0:
+        while self._waiting and self._running.total() < self._at_once:
             # Of equal counts min returns the first caller, which has waited longest.
             caller = min(self._waiting, key=self._running.__getitem__)
-            if free == 1 < self._at_once and self._running[caller]:
-                return
+            is_last_slot = self._running.total() == self._at_once - 1
+            if is_last_slot and self._running[caller] and self._at_once > 1:
+                return  # the last slot is reserved for a caller without a running job
             job = next(iter(self._waiting[caller].values()))
             for other in job.clients:
                 self._take(job, other)
