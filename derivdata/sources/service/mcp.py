@@ -396,8 +396,8 @@ def _row_times(value: Any, *, in_list: bool) -> Iterator[str]:
     """Yield the time of every row, that is, of every object in a list, at any depth."""
     if isinstance(value, Mapping):
         if in_list:
-            own = [value[name] for name in _TIMES if isinstance(value.get(name), str)]
-            yield from own[:1]
+            stamps = [value[name] for name in _TIMES if isinstance(value.get(name), str)]
+            yield from stamps[:1]
         for item in value.values():
             yield from _row_times(item, in_list=False)
     elif isinstance(value, list):
@@ -490,19 +490,22 @@ class _Tools:
 
     async def call(self, _context: Any, request: Any) -> Any:
         """Run a tool; an error is a result with its text."""
-        if (refusal := _unreadable(request.name, request.arguments or {})) is not None:
-            return self._refused(refusal)
+        name = request.name
+        given = request.arguments or {}
+        error = _unreadable(name, given)
+        if error is not None:
+            return self._refused(error)
         operations = await self._operations()
         names = [*operations, *TOOLS]
-        if request.name not in names:
-            return self._refused(f"unknown tool {request.name!r}{did_you_mean(request.name, names)}")
-        given = request.arguments or {}
-        if request.name in TOOLS:
-            return await self._analysis(request.name, given)
-        path, about = operations[request.name]
+        if name not in names:
+            return self._refused(f"unknown tool {name!r}{did_you_mean(name, names)}")
+        if name in TOOLS:
+            return await self._analysis(name, given)
+        path, about = operations[name]
         parameters = [p["name"] for p in about["parameters"]]
-        if (refusal := _unknown(request.name, given, parameters)) is not None:
-            return self._refused(refusal)
+        error = _unknown(name, given, parameters)
+        if error is not None:
+            return self._refused(error)
         response = await self._get(_address(path, about["parameters"], given))
         if response.status_code != 200:
             return self._refused(response.text)
@@ -511,15 +514,16 @@ class _Tools:
     async def _analysis(self, name: str, given: Mapping[str, Any]) -> Any:
         """Run an analysis in a thread."""
         tool = TOOLS[name]
-        if (refusal := _unknown(name, given, list(tool.arguments))) is not None:
-            return self._refused(refusal)
+        error = _unknown(name, given, list(tool.arguments))
+        if error is not None:
+            return self._refused(error)
         missing = [argument for argument in tool.required if argument not in given]
         if missing:
             return self._refused(f"{name} requires {', '.join(missing)}")
         try:
             result = await asyncio.to_thread(run, name, given)
-        except (DerivdataError, ValueError, TypeError) as error:
-            return self._refused(f"{name}: {error}")
+        except (DerivdataError, ValueError, TypeError) as problem:
+            return self._refused(f"{name}: {problem}")
         return self._fitted(result, "request fewer rows with top, or a shorter window with since")
 
     async def _operations(self) -> dict[str, tuple[str, dict[str, Any]]]:

@@ -180,13 +180,15 @@ class View:
         with self._lock:
             shared = self._memo.get(key)
             if shared is None:
-                self._memo.put(key, shared := _SharedResult())
+                shared = _SharedResult()
+                self._memo.put(key, shared)
         with shared.lock:
             if shared.value is not _NOT_COMPUTED:
                 note(shared.corrections)
                 return shared.value  # type: ignore[no-any-return]
             with noted() as shared.corrections:
-                shared.value = made = make()
+                made = make()
+            shared.value = made
         with self._lock:
             if self._memo.get(key) is shared:
                 self._memo.put(key, shared)  # stored again, because its size has changed
@@ -585,21 +587,21 @@ def _ledger(view: View) -> pd.DataFrame:
 
 def _common_spans(
     rows: pd.DataFrame,
-    own: Sequence[str],
+    with_entries: Sequence[str],
     symbols: Sequence[str] | None,
     start: pd.Timestamp,
     end: pd.Timestamp,
 ) -> list[times.Window]:
     """Return the windows in which a venue was requested for every symbol.
 
-    The symbols in `own` also have separate ledger entries, in addition to entries for all symbols.
+    The symbols in `with_entries` have separate ledger entries, in addition to entries for all symbols.
     """
-    # A symbol without own entries has the entries for all symbols. The windows of every symbol include these,
-    # so they are the common windows.
-    if symbols is None or not set(symbols) <= set(own):
+    # A symbol without entries of its own has the entries for all symbols. The windows of every symbol include
+    # these, so they are the common windows.
+    if symbols is None or not set(symbols) <= set(with_entries):
         return _union(rows[rows["symbol"].isna()], start, end)
     common: list[times.Window] | None = None
-    for symbol in own:
+    for symbol in with_entries:
         spans = _union(rows[rows["symbol"].isna() | (rows["symbol"] == symbol)], start, end)
         if common is not None:
             pairs = ((max(a.start, b.start), min(a.end, b.end)) for a in common for b in spans)
