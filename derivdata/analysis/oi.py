@@ -182,7 +182,7 @@ def _midpoint(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
 
 
 def _lmdi(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
-    """Return the parts by the logarithmic mean Divisia index, of a venue's `x` and the total `t`.
+    """Split the change of a venue's `x` of the total `t` by the logarithmic mean Divisia index.
 
     A venue that appears or disappears has no logarithm, and gets the midpoint's parts.
     """

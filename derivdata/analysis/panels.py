@@ -227,7 +227,7 @@ def _sizes(values: Iterable[Any]) -> dict[Hashable, int]:
 
 
 def _named(value: Any, sizes: Mapping[Hashable, int]) -> xr.DataArray:
-    """Label a bare array with the last of some dims."""
+    """Label a bare array with the last dims of a list."""
     dims = list(sizes)[len(sizes) - np.ndim(value) :]
     whole = value if hasattr(value, "__dask_graph__") else np.asarray(value)
     return xr.DataArray(np.broadcast_to(whole, [sizes[dim] for dim in dims]), dims=dims)
@@ -598,7 +598,7 @@ def row_by_row(block: NDArray[Any]) -> NDArray[Any]:
 
 
 def kind_attr(panel: xr.DataArray) -> dict[str, Any]:
-    """Return the attribute ``kind`` of a panel as attributes of a result, empty if it is not stated."""
+    """Return the attribute ``kind`` of a panel as attributes of a result; empty without a kind."""
     return {"kind": panel.attrs["kind"]} if "kind" in panel.attrs else {}
 
 

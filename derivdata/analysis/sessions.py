@@ -405,7 +405,7 @@ def _prices(mark: Panel, index: Panel | None, spent: dict[str, Any]) -> list[xr.
 
 
 def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
-    """Return volatility by session, the number of returns across sessions, and the hours of the others."""
+    """Return the volatility by session, the number of returns that span two sessions, and the hours used."""
     # 1. Compute each return and its duration.
     is_quoted = np.isfinite(marks) & (marks > 0.0)
     before = np.concatenate(
@@ -505,7 +505,7 @@ def _changed(
 
 
 def _at(values: Floats, since: Floats, timestamps: Floats, oldest: float) -> Floats:
-    """Return the newest value at or before each time, NaN if it is older than `oldest`."""
+    """Return the newest value at or before each time; NaN if the value is older than `oldest`."""
     rows = np.searchsorted(since, timestamps + _ROUNDING, side="right") - 1
     newest = last_valid(np.isfinite(values))[..., np.maximum(rows, 0)]
     age = timestamps - since[np.maximum(newest, 0)]

@@ -183,7 +183,7 @@ def _sizes_of_large(e: CheckedResponse) -> Iterator[str]:
 
 
 def _min_of_large(e: CheckedResponse, name: str) -> float:
-    """Return the least open interest or volume of a row [USD]; negative if there is no limit."""
+    """Return the minimum open interest or volume that a row can have [USD]; negative without a limit."""
     if "exchange" in e.columns:
         hours = max(e.step_us, HOUR_US) / HOUR_US
         minimum = _MIN_OF_LARGE_USD[name]
@@ -195,7 +195,7 @@ def _min_of_large(e: CheckedResponse, name: str) -> float:
 
 
 def _has_zeros(values: Array, *, is_level: bool, step_us: int) -> bool:
-    """Return whether zeros exceed those of an outage: three separate runs and 5 % of the rows."""
+    """Return whether there are more zeros than in an outage: three separate runs and 5 % of the rows."""
     is_zero = values == 0.0
     if is_level:
         return int(is_zero.sum()) >= _MIN_ZEROS

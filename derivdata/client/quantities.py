@@ -50,7 +50,7 @@ class Quantity(NamedTuple):
 
     @property
     def table(self) -> Table:
-        """The table of its rows."""
+        """Table of the rows that the endpoint returns."""
         return TABLES[self.endpoint.table]
 
 

@@ -87,7 +87,7 @@ def symbol_names(value: str | Sequence[str], argument: str = "symbols") -> list[
 
 
 def symbol_filter(value: str | Sequence[str] | None, argument: str = "symbols") -> list[str] | None:
-    """Return the base symbols of a filter; None if it is None."""
+    """Return the base symbols of a filter; None means no filter."""
     return None if value is None else symbol_names(value, argument)
 
 

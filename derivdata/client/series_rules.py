@@ -272,7 +272,7 @@ def _totals(e: CheckedResponse) -> Iterator[str]:
 
 
 def _smooth(e: CheckedResponse, name: str, rows: SeriesRows) -> Iterator[str]:
-    """Find volumes that change as little from row to row as sums of a day do."""
+    """Find volumes that change so little from row to row that they may be rolling sums of a day."""
     with np.errstate(divide="ignore", invalid="ignore"):
         steps = np.abs(np.diff(np.log(np.where(rows.values > 0.0, rows.values, np.nan))))
     steps = steps[(rows.series[1:] == rows.series[:-1]) & np.isfinite(steps)]
@@ -382,7 +382,7 @@ def _units_of_rates(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
 
 
 def _factors(e: CheckedResponse, rows: SeriesRows, hours: Array | None, section: slice) -> Array:
-    """Return the factors of units, those of hours only for rates that are known to be of 8 hours.
+    """Return the factors of units; the factors of hours only for rates that are known to be per 8 hours.
 
     Some venues have an interest of 1 bps per interval, which is 8 bps per 8 hours in hourly contracts.
     """

@@ -489,7 +489,7 @@ def unlike_black(e: CheckedResponse) -> Iterator[str]:
 
 
 def _wrong_trades(error: Array) -> Iterator[str]:
-    """Find trades whose volatilities are not those of their prices."""
+    """Find trades whose volatilities do not match their prices."""
     wrong = int((np.abs(error) > _IV_APART).sum())
     if wrong >= max(_MIN_TRADES, _WRONG_TRADES * error.size):
         yield (

@@ -86,7 +86,7 @@ def _is_plotly(engine: Any) -> bool:
 
 
 def _sized(ax: Axes | None, figsize: Any, engine: Any) -> Axes:
-    """Return the axes of a new figure of a size [inches]."""
+    """Return the axes of a new figure with this size [inches]."""
     import matplotlib.pyplot as plt
 
     if ax is not None:

@@ -153,7 +153,7 @@ def liquidations(
 
 
 def _time_and_venues(ax: Axes | None, by_venue: pd.DataFrame, coverage: pd.DataFrame | None) -> list[Axes]:
-    """Return axes for the values over time, with the coverage if given, and of the venues."""
+    """Return the axes of the values over time, with the coverage below if given, and of the venues."""
     heights = [2.4]
     if coverage is not None:
         heights.append(0.3)

@@ -477,7 +477,7 @@ def _day_before(data: Data, book: SymbolOptions) -> pd.DataFrame | None:
 
 
 def _change(section: Section, data: Data, book: SymbolOptions) -> None:
-    """Add the change of volatility over a day, of the expiry nearest to 30 days."""
+    """Add the change of volatility over a day at the expiry nearest to 30 days."""
     metrics = data.metrics(book.symbol, book.venue)
     if metrics is None:
         return

@@ -406,7 +406,7 @@ def iso_of(label: str) -> tuple[str, bool] | None:
 
 
 def _iso_date(fields: Mapping[str, str]) -> str | None:
-    """Return the date of a parsed label, or None if it is not a date of the calendar."""
+    """Return the date of a parsed label; None for a date that does not exist."""
     month_name = fields.get("month")
     if month_name is None:
         month = int(fields["m"])

@@ -303,7 +303,7 @@ def other_tickers(coin: str) -> list[str]:
 
 
 def is_another_coin_from(ticker: RenamedTicker) -> pd.Timestamp | None:
-    """Return the time from which the old ticker is another coin: when it is reused, or earlier.
+    """Return the time from which an old ticker means another coin, which may be before its reuse.
 
     Perpetuals are listed before a coin is launched. So rows count as the other coin from 90 days after the
     renaming on, when venues have closed the old markets.

@@ -686,7 +686,7 @@ def _is_near(ratios: _Array, tolerance: float) -> NDArray[np.bool_]:
 
 
 def _bounds(series: _Array, row: int) -> tuple[int, int]:
-    """Return the first row of a row's series, and the row after its last one."""
+    """Return the first row of the series at `row`, and the row after its last one."""
     rows = np.flatnonzero(series == series[row])
     return int(rows[0]), int(rows[-1]) + 1
 

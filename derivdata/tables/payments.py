@@ -346,7 +346,7 @@ def _follows_late_sum(gaps: NDArray[np.float64], step: float) -> NDArray[np.bool
 
 
 def _missing(gaps: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """Return the number of missing payments in each gap, `_NO_FIT` if it is not a multiple of the step."""
+    """Return the number of missing payments in each gap; `_NO_FIT` if the gap is no multiple of the step."""
     return np.where(_is_multiple(gaps, step), np.rint(gaps / step) - 1.0, _NO_FIT)
 
 

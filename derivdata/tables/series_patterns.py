@@ -127,7 +127,7 @@ def _each_series(series: _Array) -> Iterator[tuple[int, int]]:
 
 
 def _separated(first: _Array, second: _Array, minimum: float) -> float | None:
-    """Return the median of the first minus that of the second group, if they are clearly separated.
+    """Return the difference of the medians of two groups if they are clearly separated, else None.
 
     They are if the difference is above `minimum` in size and nine of ten values of the one group are above
     nine of ten of the other.

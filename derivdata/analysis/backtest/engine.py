@@ -292,7 +292,7 @@ class Journal:
         return np.asarray(earned.reshape(self._shape).sum(axis=1))
 
     def add(self, figure: Floats, at: Indices, amounts: Floats) -> None:
-        """Add amounts of some places to one of the sums of this row."""
+        """Add the amounts at some places to one of the sums of this row."""
         np.add.at(figure, self._slot[at], amounts)
 
     def rule_of(self, at: Indices) -> Indices:

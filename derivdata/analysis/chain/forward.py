@@ -271,7 +271,7 @@ def _pairs(evidence: Evidence) -> pd.DataFrame:
 
 
 def _chains_with(price: pd.Series, evidence: Evidence) -> Bools:
-    """Return a mask of options whose chain has any price of a kind."""
+    """Return a mask of options whose chain has at least one price of a kind, such as marks."""
     table = evidence.table
     keys = keys_of(table) or np.zeros(len(table))
     number = table.groupby(keys, observed=True, dropna=False).ngroup()

@@ -235,7 +235,7 @@ def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str] | None) -> pd.Se
 
 
 def _of_venues_in_percent(iv: pd.Series, frame: pd.DataFrame, units: Mapping[str, str]) -> pd.Series:
-    """Return volatilities as decimals: those of venues in percent are divided by 100."""
+    """Return volatilities as decimals; the volatilities of venues that publish percent are divided by 100."""
     if not units:
         return iv
     for name, word in units.items():

@@ -492,7 +492,7 @@ def _future_of(futures: pd.DataFrame | None, quotes: QuotedExpiry) -> Future | N
 def _row(
     kind: str, trades: list[Trade], fees: _Fees, *, gross: float | None = None, hedge: Hedge | None = None
 ) -> dict[str, Any]:
-    """Return the row of one violation; without `gross` it is the immediate payoff of the trades."""
+    """Return the row of one violation; `gross` defaults to the immediate payoff of the trades."""
     first = trades[0].of
     unit = first.unit  # prices in coin of both expiries are valued at the same rate
     paid = 0.0

@@ -355,7 +355,7 @@ def summed_history(
 
 
 def whole_periods(value: str | pd.Timedelta, name: str, length: float) -> int:
-    """Return the number of periods of `length` hours in a length of time; raise unless it is whole."""
+    """Return the number of periods of `length` hours in a length of time; raise if it is not whole."""
     hours = hours_of(value, name)
     count = round(hours / length)
     if abs(count * length - hours) > 1e-6 or not count:

@@ -344,7 +344,7 @@ def _confirmed(gaps: Floats, candidates: Floats, confirm: int) -> tuple[Floats, 
 
 
 def _multiples(gaps: Floats, interval: Floats) -> NDArray[np.int64]:
-    """Return the number of intervals in each gap, 0 if it is not a multiple.
+    """Return the number of intervals in each gap, 0 if the gap is not a multiple of the interval.
 
     If a settlement is late by less than half an interval, its gap and the shorter one after it count as one
     interval each.

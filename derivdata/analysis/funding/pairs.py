@@ -491,7 +491,7 @@ class PairIndex(xr.Index):
         return isinstance(other, PairIndex) and self._pairs().equals(other._pairs())
 
     def join(self, other: PairIndex, how: Any = "inner") -> PairIndex:
-        """Return the pairs of both, or of either."""
+        """Return the index of the pairs in both indexes, or in either of them."""
         joined = self._pairs().join(other._pairs(), how=how)
         return type(self)({leg: joined.get_level_values(leg) for leg in self.legs}, self.dim)
 
@@ -501,7 +501,7 @@ class PairIndex(xr.Index):
 
     @classmethod
     def concat(cls, indexes: Sequence[PairIndex], dim: Hashable, positions: Any = None) -> PairIndex:
-        """Return the pairs of several indexes, one after the other."""
+        """Return one index with the pairs of several indexes, in order."""
         names = indexes[0].legs
         return cls({leg: np.concatenate([index.legs[leg] for index in indexes]) for leg in names}, str(dim))
 

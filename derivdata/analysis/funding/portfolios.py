@@ -245,7 +245,7 @@ def _pairs_of(forecasts: xr.Dataset) -> _Pairs:
 
 
 def _highest_rates(tiers: pd.DataFrame, venues: Any, prices: Panel, leg_usd: float) -> dict[str, float]:
-    """Return by venue the highest maintenance margin of the symbols of `prices`, for legs of a size."""
+    """Return, for each venue, the highest maintenance margin of any symbol for legs of a size [USD]."""
     marks = with_symbol(require(prices, "exchange", "time", units=USD_UNIT, name="prices"))
     symbols = [str(name) for name in marks["symbol"].to_numpy().tolist()]
     names = [str(name) for name in venues]

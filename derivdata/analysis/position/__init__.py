@@ -271,7 +271,7 @@ def _with_settlement(terms: xr.DataArray, pnl: xr.DataArray, price: xr.DataArray
 def leg_terms(
     legs: Legs, later: Legs, vols: tuple[Any, Any], moves: tuple[Any, Any, Any], rate: Any, premium: Any
 ) -> xr.DataArray:
-    """Return the contribution of each move to each leg; greeks are those of the position."""
+    """Return the contribution of each move to the P&L of each leg, from the greeks of the position."""
     (iv, aged), (d_forward, by_spot, d_vol) = vols, moves
     now = scaled_greeks(legs, iv, ["delta", "vega"], rate, premium)
     then = scaled_greeks(later, aged, ["delta", "gamma", "speed", "vega", "vanna", "volga"], rate, premium)

@@ -396,12 +396,13 @@ def _refined(ratio: Floats, change: Floats, at: Array) -> Array:
 
 
 def _changes_sign(agreement: Floats, values: Floats, peers: Floats, days: Any) -> Bools:
-    """Return whether the sign agrees with the peers on one side of some time and disagrees on the other.
+    """Return whether the sign agrees with the peers before some time and disagrees after it, or vice versa.
 
     Both sides must last five days, because a rate may well be below zero for a shorter time while others are
     above. On the side where the signs differ, the series must move against its peers: a low rate of the right
-    sign moves with them. The time is the one with the largest difference of the sides' mean agreement in
-    standard errors. The difference must exceed the noise of the series, with its autocorrelation.
+    sign moves with them. The time is chosen so that the difference between the mean agreements of both sides
+    is largest in standard errors. The difference must exceed the noise of the series, with its
+    autocorrelation.
     """
     if agreement.shape[1] < 2 * _MIN_SHARED_ROWS:  # too few steps; 0 if all series lack values
         return np.zeros(len(agreement), dtype=np.bool_)

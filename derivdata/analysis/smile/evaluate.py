@@ -190,7 +190,7 @@ def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) ->
 
 @typed
 def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) -> xr.DataArray:
-    """Evaluate Durrleman's ``g(k)`` of every slice: butterfly arbitrage is where it is negative.
+    """Evaluate Durrleman's ``g(k)`` of every slice, which is negative where there is butterfly arbitrage.
 
     Parameters, shapes and NaN as in `total_variance`.
     """

@@ -204,7 +204,7 @@ def total_variance(k: Any, raw: Raw | Bumped, *, derivative: int = 0) -> Floats:
 
 
 def density_factor(k: Floats, w: Floats, dw: Floats, d2w: Floats) -> Floats:
-    """Return Durrleman's ``g``: the density over that of a lognormal with the same local variance.
+    """Return Durrleman's ``g``, the ratio of the density to a lognormal one with the same local variance.
 
     ``g = (1 − k w'/(2w))² − (w'²/4)(1/w + 1/4) + w''/2``. A butterfly has negative value if ``g < 0``. NaN if
     ``w <= 0``, which is not a variance.

@@ -288,7 +288,7 @@ def _fitted(
 
 
 def _with_dims(surface: xr.Dataset, surfaces: list[xr.Dataset]) -> xr.Dataset:
-    """Expand scalar labels of a surface to the dims that any of several surfaces has."""
+    """Expand scalar labels of a surface to all dims that at least one of several surfaces has."""
     for dim, scalar in {"symbol": "symbol", "exchange": "exchange", "time": "as_of"}.items():
         if dim not in surface.dims and any(dim in other.dims for other in surfaces):
             label = surface[scalar].to_numpy()[()]

@@ -253,7 +253,7 @@ class Maturity(NamedTuple):
 
     @property
     def flags(self) -> xr.DataArray:
-        """Return the status of the cut with that of its slices."""
+        """Return the status of the cut, combined with the status of its slices."""
         return (self.status | self.before["status"] | self.after["status"]).astype(np.int32)
 
     def flags_at(self, k: xr.DataArray) -> xr.DataArray:

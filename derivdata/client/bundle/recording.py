@@ -191,7 +191,7 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
 
 
 def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `about` as it is read back from JSON."""
+    """Return `about` as JSON would store and return it."""
     try:
         text = json.dumps(dict(about), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as fault:

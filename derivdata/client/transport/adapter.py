@@ -461,7 +461,7 @@ class Adapter(BaseAdapter):
             return network_error(path, error)
 
     def _wire(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Return the request as it is sent, with the API key if it goes to the key's origin."""
+        """Return the request to send, with the API key only if it goes to the key's origin."""
         wire = request.copy()
         for name in _UNSENT_HEADERS:
             wire.headers.pop(name, None)

@@ -356,7 +356,7 @@ class Archive(ArchiveReader):
         window: TimeRange,
         reason: str,
     ) -> Corrected:
-        """Replace the selected rows by those of a frame, or delete them if it is None."""
+        """Replace the selected rows by the rows of `frame`, or delete them if `frame` is None."""
         keyed = archive_table(table)
         contracts = None
         chosen = correction_selection(keyed, where, window)

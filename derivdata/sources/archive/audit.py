@@ -256,7 +256,7 @@ def _mapped_words(values: pd.Series, change: Callable[[str], Any]) -> Any:
 
 
 def _are_all_unchanged(words: Iterable[Any], change: Callable[[str], Any]) -> bool:
-    """Return whether all words are text that stays as it is."""
+    """Return whether all words are text that needs no change."""
     return all(isinstance(word, str) and change(word) == word for word in words)
 
 
@@ -273,7 +273,7 @@ def _ask_about_rates(
 
 
 def _payments(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of settled rates; those of the next settlement are stated at any time before it."""
+    """Return the rows of settled rates, because rates of the next settlement may have any time before it."""
     if "rate_kind" not in rows.columns:
         return rows
     return rows[rows["rate_kind"] == "settled"]
@@ -550,7 +550,7 @@ def _refuse_schedules(heads: pd.DataFrame) -> None:
 
 
 def _refuse_factors(heads: pd.DataFrame, read: Read) -> None:
-    """Raise for a venue whose rates are those of other venues times the factor of a typical mistake."""
+    """Raise for a venue whose rates differ from other venues by the factor of a typical mistake."""
     series = _series_codes(heads["symbol"].array, heads["exchange"].array)
     heads = heads[(np.bincount(series) >= _MIN_ROWS)[series]]
     if heads.empty:
@@ -623,7 +623,7 @@ def _series_codes(symbols: pd.Categorical, venues: pd.Categorical) -> np.ndarray
 
 
 def _refuse_coins(heads: pd.DataFrame) -> None:
-    """Raise for open interest of a size that is unlikely in USD."""
+    """Raise for open interest whose median is implausible in USD."""
     sizes = heads.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
     for (symbol, exchange), median, size in sizes.itertuples():
         guess = ""

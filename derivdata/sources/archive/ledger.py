@@ -248,7 +248,7 @@ def unanswered_windows(
 ) -> list[times.Window]:
     """Return the parts of a window without a successful request about the symbol or about all symbols.
 
-    Gaps that were confirmed less than `CONFIRMED_FOR` before `now`, or at any time, count as successful.
+    Confirmed gaps count as successful; with `now`, only those confirmed in the last `CONFIRMED_FOR`.
     """
     symbols = _load(storage, name).get(table, {}).get(exchange, {})
     confirmed_after = EVER.start

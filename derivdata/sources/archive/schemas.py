@@ -151,7 +151,7 @@ def latest_by(table: Table) -> list[str]:
 
 
 def of_another_version(place: str, why: str) -> ArchiveError:
-    """Return the error that a file is not of this version of its table."""
+    """Return the error for a file that another version of the library wrote."""
     return ArchiveError(
         f"{place}: another version of derivdata wrote this file ({why}): read it with that version, or "
         "import its rows into a new archive"

@@ -353,7 +353,7 @@ def require_plausible(session: VenueSession, archive: Archive, table: str, rows:
 
 
 def require_like(table: str, last: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Raise `SchemaError` if the median differs from that of the last rows by a factor of 20.
+    """Raise `SchemaError` if the median differs from the median of the last rows by a factor of 20.
 
     Rates are compared with the largest of the last rates, and may be smaller.
     """

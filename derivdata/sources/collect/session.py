@@ -133,7 +133,7 @@ class Quarantine:
     def keep_records(
         self, exchange: str, names: Iterable[str], records: Records | None, at: pd.Timestamp
     ) -> None:
-        """Add doubtful records, as rows of some tables, to the files of their day."""
+        """Add doubtful records to the files of the day, as rows of the given tables."""
         if records is None or self.folder is None:
             return
         for table in names:
@@ -228,7 +228,7 @@ class MachineClock:
         self._stopped.set()
 
     def stop_on(self, signals: Sequence[signal.Signals]) -> None:
-        """Stop when the process gets one of some signals; call it in the main thread."""
+        """Stop when the process receives one of `signals`; must be called in the main thread."""
         for number in signals:
             # A handler runs between two steps of the main thread, which may have acquired the lock that
             # `stop` needs. So another thread calls `stop`; `_thread` starts it without a lock of `threading`.

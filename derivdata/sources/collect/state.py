@@ -91,7 +91,7 @@ class PolledEndpoint:
         self._reported_on: pd.Timestamp | None = None
 
     def keep(self, records: Records, now: pd.Timestamp, *, is_complete: bool) -> None:
-        """Store the records of a complete poll, or add those of repeated requests."""
+        """Store the records of a complete poll, or add the records of repeated requests."""
         if is_complete:
             self.due = now + self.cadence
             self.records = Records()
@@ -856,7 +856,7 @@ def _with_oi_usd(row: State) -> State:
 def _endpoints_for_tables(
     endpoints: Sequence[VenueEndpoint], names: set[str]
 ) -> tuple[list[VenueEndpoint], list[VenueEndpoint]]:
-    """Return the endpoints of many contracts, and those of one contract, that are needed for tables."""
+    """Return the endpoints about many contracts, and about one contract, that fill the wanted tables."""
     if "markets_symbol_exchanges" in names:  # it has figures of all responses about the state
         names = {*names, *STATE}
     of_one = [e for e in endpoints if e.is_of_one and names & {*e.tables}]

@@ -593,7 +593,7 @@ class VenuePolls:
         return line
 
     def stream(self, name: str, stream: Stream, contracts: Listed | None = None) -> VenueStream:
-        """Return a channel of a venue about some contracts or all; it is not started."""
+        """Return a channel of a venue for some or all contracts, not yet started."""
         state = self.states[name]
         return VenueStream(
             state.session.venue,

@@ -122,7 +122,7 @@ def session(microseconds: Ints) -> Ints:
 
 @lru_cache(maxsize=512)
 def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
-    """Return the open expiries of a trading day; a date of several kinds has the longest-lived kind."""
+    """Return the open expiries of a trading day; on a date with several kinds, the longest-lived one."""
     open_expiries: dict[int, Expiry] = {}
     for expiry in range(trading_day + 1, trading_day + _DAYS_LISTED["quarterly"] + 1):
         kind = _kind(expiry)

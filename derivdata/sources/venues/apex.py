@@ -36,7 +36,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTCUSDT."""
+    """Parse a contract name such as BTCUSDT."""
     plain = contract(name)
     return Instrument(name, plain.symbol, plain.quote or "USDT", 1.0)
 

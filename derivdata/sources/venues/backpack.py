@@ -15,7 +15,7 @@ _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVICE_UNAVAILABLE": "busy", "MAINTE
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTC_USDC_PERP; a pair without the last part is spot."""
+    """Parse a contract name such as BTC_USDC_PERP; a pair without the last part is spot."""
     base, _, rest = name.partition("_")
     return Instrument(name, base, rest.partition("_")[0], 1.0, perpetual=name.endswith("_PERP"))
 

@@ -151,7 +151,7 @@ def coin_margined(name: str) -> bool:
 
 
 def named(name: str) -> Instrument:
-    """Return the contract of a name; coin-margined ones are of 100 USD for BTC and 10 USD for others."""
+    """Parse a contract name; a coin-margined contract is 100 USD for BTC and 10 USD for other coins."""
     pair, _, ending = name.partition("_")
     expiry = expiry_in(name)
     if not coin_margined(name):
@@ -277,7 +277,7 @@ _TICKER = spelled(
 
 
 def tickers(reading: Reading) -> Records:
-    """Read 24 hours of all contracts."""
+    """Read 24-hour volume and prices of all contracts."""
     records = Records()
     for row in reading.rows(_TICKER):
         with reading.row():

@@ -29,7 +29,7 @@ _NO_COINS = ("NCSK", "NCFX", "NCCO", "NCSI")  # stocks, currencies, commodities 
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of a name such as BTC-USDT."""
+    """Parse a contract name such as BTC-USDT."""
     base, _, quote = name.partition("-")
     return Instrument(name, _ALIASES.get(base, base), quote, 1.0, active=not base.startswith(_NO_COINS))
 

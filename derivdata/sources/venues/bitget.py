@@ -45,7 +45,7 @@ _REASONS = {"429": "limit", "30007": "limit", "40725": "busy", "40015": "busy", 
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of a name: BTCUSDT, BTCPERP (USDC), BTCUSD (coin-margined), dated ones with _.
+    """Parse a contract name: BTCUSDT, BTCPERP (USDC), BTCUSD (coin-margined), or with _ if dated.
 
     v3 has coin-margined ones as BTCUSD_CM (typed-bitget 0.6.0, 2026-10).
     """

@@ -44,7 +44,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of XBTUSD or XBTUSDT; only the list has the contract size."""
+    """Parse a contract name such as XBTUSD or XBTUSDT; only the list has the contract size."""
     plain = contract(name)
     return Instrument(
         name,

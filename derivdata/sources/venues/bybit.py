@@ -80,7 +80,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTCUSDT, BTCPERP (USDC), BTCUSD (inverse), or of a future as in `_DATED`."""
+    """Parse a contract name: BTCUSDT, BTCPERP (USDC), BTCUSD (inverse), or a future as in `_DATED`."""
     if name.endswith("PERP"):
         return Instrument(name, name.removesuffix("PERP"), "USDC", 1.0)
     dated = _DATED.fullmatch(name)
@@ -149,7 +149,7 @@ _PUSHED_OPTION = spelled(
 
 
 def ticker_frames(reading: Reading) -> Records:
-    """Read tickers of futures or options of the stream; those of futures may have changed fields only."""
+    """Read pushed tickers of futures or options; tickers of futures may have changed fields only."""
     for kind in reading.pushed(str, "type"):
         reading.word(kind, {"snapshot": True, "delta": False})
     are_options = all(_OPTION_NAME.fullmatch(row.symbol) for row in reading.pushed(_Named, "data"))

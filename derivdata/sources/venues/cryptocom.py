@@ -29,7 +29,7 @@ _PERPETUAL = "-PERP"
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTCUSD-PERP; other names are spot pairs, indexes or dated futures."""
+    """Parse a contract name such as BTCUSD-PERP; others are spot pairs, indices or dated futures."""
     plain = contract(name.removesuffix(_PERPETUAL))
     return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual=name.endswith(_PERPETUAL))
 

@@ -44,7 +44,7 @@ _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: 
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of a name: BTC-27DEC24 (inverse, USD) or SOL_USDC-PERPETUAL (linear, coins)."""
+    """Parse a contract name: BTC-27DEC24 (inverse, USD) or SOL_USDC-PERPETUAL (linear, coins)."""
     base, _, rest = name.partition("-")
     coin, _, quote = base.partition("_")
     plain = Instrument(name, coin, quote or "USD", 1.0, inverse=quote == "", perpetual=rest == "PERPETUAL")
@@ -206,7 +206,7 @@ def trades(reading: Reading) -> Records:
 
 
 def trade_frames(reading: Reading) -> Records:
-    """Read liquidations among the trades of the stream, whose rows equal those of the requests."""
+    """Read liquidations among pushed trades, whose rows have the form of requested trades."""
     return _liquidated(reading, reading.pushed(_Trade, "params.data"))
 
 

@@ -50,7 +50,7 @@ def _path(reading: Reading, path: str) -> str:
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTC-USD; a permissionless PEPE,RAYDIUM,…-USD is PEPE."""
+    """Parse a contract name such as BTC-USD; a permissionless PEPE,RAYDIUM,…-USD is PEPE."""
     base = name.removesuffix("-USD").partition(",")[0]
     return Instrument(name, base, "USD", 1.0, perpetual=name.endswith("-USD"))
 

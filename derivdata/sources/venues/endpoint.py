@@ -134,7 +134,7 @@ class VenueEndpoint:
         return not (self.symbol_values or self.expiry or self.batch)
 
     def covers(self, item: Instrument) -> bool:
-        """Return whether it is about contracts such as this one, by margin and quote currency."""
+        """Return whether the endpoint covers contracts such as this one, by margin and quote currency."""
         return self.margin in ("any", item.margin) and self.quote in ("", item.quote)
 
     @property
@@ -213,7 +213,7 @@ class Venue:
 
     @property
     def is_default(self) -> bool:
-        """Whether it is requested if the user does not name venues."""
+        """Whether the venue is requested if the user does not name venues."""
         return not self.named_only and not self.closed_on
 
     def seconds(self, endpoint: VenueEndpoint) -> float:
@@ -253,7 +253,7 @@ def walk(paging: Paging | None, start: int, end: int) -> Generator[dict[str, str
 
 
 def _forward(paging: Paging, start: int, end: int, span: int) -> Generator[dict[str, str], Records, None]:
-    """Walk a window from its start in spans [µs]; each page begins at the newest row of the one before."""
+    """Request a window forwards in spans [µs]; each page begins at the newest row of the previous one."""
     while start < end:
         last = min(end, start + span)
         page = yield _params(paging, start, last)
@@ -269,7 +269,7 @@ def _forward(paging: Paging, start: int, end: int, span: int) -> Generator[dict[
 
 
 def _backward(paging: Paging, start: int, end: int, span: int) -> Generator[dict[str, str], Records, None]:
-    """Walk a window from its end in spans [µs]; each page ends at the oldest row of the one before."""
+    """Request a window backwards in spans [µs]; each page ends at the oldest row of the previous one."""
     while start < end:
         first = max(start, end - span)
         last = end

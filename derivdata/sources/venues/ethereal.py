@@ -60,7 +60,7 @@ class _Product(Wire):
 
 
 def products(reading: Reading) -> Records:
-    """Read contracts, and open interest in coins: that of both sides, halved."""
+    """Read contracts, and open interest in coins, which the venue states for both sides and is halved."""
     records = Records(cursor=reading.value(str | None, "nextCursor", None))
     if not reading.value(bool, "hasNext", False):
         records.cursor = None

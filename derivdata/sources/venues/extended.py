@@ -50,7 +50,7 @@ _REASONS = {"RateLimited": "limit", 1010: "busy", "MaintenanceMode": "busy", 100
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTC-USD, settled in USDC."""
+    """Parse a contract name such as BTC-USD, settled in USDC."""
     return Instrument(name, name.rpartition("-")[0] or name, "USD", 1.0)
 
 

@@ -60,7 +60,7 @@ class _Fault(RefusedBody):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of a name such as BTC_USDT, or BTC_USD, of which one contract is 1 USD."""
+    """Parse a contract name such as BTC_USDT; one contract of BTC_USD is 1 USD."""
     base, _, quote = name.partition("_")
     inverse = quote == "USD"
     perpetual = quote in ("USDT", "USD", "USD1")
@@ -142,7 +142,7 @@ class _Sent(Wire):
 
 
 def tickers(reading: Reading, *, pushed: bool = False) -> Records:
-    """Read 24 hours and open interest, which counts both sides here; frames also have rates."""
+    """Read 24-hour figures, and open interest of both sides; frames also have rates."""
     records = Records()
     rows: Iterable[tuple[Any, int | None]] = _pushed_tickers(reading)
     if not pushed:
@@ -199,7 +199,7 @@ _RATIOS = {"lsr_account": "accounts", "top_lsr_account": "top_accounts", "top_ls
 
 
 def contract_stats(reading: Reading) -> Records:
-    """Read open interest of the past, which counts both sides, the mark, positioning and taker volume."""
+    """Read past open interest of both sides, marks, positioning and taker volume."""
     item = reading.instrument(reading.requested("contract"), _named)
     resolution = reading.resolution("interval")
     records = Records()

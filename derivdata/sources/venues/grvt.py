@@ -31,7 +31,7 @@ _NUMBER = str | float
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTC_USDT_Perp."""
+    """Parse a contract name such as BTC_USDT_Perp."""
     pair, _, kind = name.rpartition("_")
     base, _, quote = pair.rpartition("_")
     return Instrument(name, base, quote, 1.0, perpetual=kind == "Perp")

@@ -62,7 +62,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTC-USDT (linear) or BTC-USD (inverse); dated ones have a third part."""
+    """Parse a contract name: BTC-USDT (linear) or BTC-USD (inverse), with a third part if dated."""
     base, _, rest = name.partition("-")
     quote, _, dated = rest.partition("-")
     perpetual = not dated and quote in ("USDT", "USD")

@@ -39,7 +39,7 @@ def _dex_of(name: str) -> str:
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of a name: for a dex that is a venue, the symbol is the coin."""
+    """Parse a contract name; on a dex that is a venue, the symbol is the coin."""
     return Instrument(name, hip3_contract("hyperliquid", name)[1], "USD", 1.0)
 
 
@@ -223,7 +223,7 @@ _PREDICTED_VENUES = {"BinPerp": "binance", "BybitPerp": "bybit", "HlPerp": "hype
 
 
 def predicted_fundings(reading: Reading) -> Records:
-    """Read predicted rates of several venues, which check those of the venues themselves.
+    """Read the rates that Hyperliquid predicts for several venues, to check the venues' own rates.
 
     In bodies of 2026-09 the venue's own settlement is the start of the running hour: a settlement that is not
     after the body is omitted, and for the venue itself it is the next whole hour. Older bodies have no

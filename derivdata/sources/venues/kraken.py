@@ -88,7 +88,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of PF_XBTUSD (linear, coins) or PI_XBTUSD (inverse, USD); others are dated.
+    """Parse a contract name: PF_XBTUSD (linear, coins) or PI_XBTUSD (inverse, USD); others are dated.
 
     Bodies of 2021 have names in lower case (JKorf/Kraken.Net, FuturesExchangeData/GetSymbolsAsync.txt).
     """

@@ -43,7 +43,7 @@ _RATE_SYMBOL = re.compile(r"\.(?P<name>\w+?)FPI(?P<hours>\d+)H")
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of XBTUSDTM (linear) or XBTUSDM (inverse, contracts of 1 USD)."""
+    """Parse a contract name: XBTUSDTM (linear) or XBTUSDM (inverse, contracts of 1 USD)."""
     plain = contract(name)
     inverse = plain.quote == "USD"
     return Instrument(name, plain.symbol, plain.quote, 1.0 if inverse else None, inverse, name.endswith("M"))
@@ -185,7 +185,7 @@ _OI = spelled(Figures[str | float, int], name="symbol", time="ts", contracts="op
 
 
 def open_interest(reading: Reading) -> Records:
-    """Read open interest in contracts: now of some or all, or with a step the past of one."""
+    """Read open interest in contracts: current values of all contracts, or with a step past values of one."""
     resolution = reading.resolution("interval")
     if resolution == "unstated":
         return states(_OI, "data", _named)(reading)

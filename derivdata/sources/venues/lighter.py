@@ -176,7 +176,7 @@ _STATS = spelled(
 
 
 def market_stats(reading: Reading) -> Records:
-    """Read the stream: percent per hour, open interest in USD; of one market, or of some by their numbers."""
+    """Read pushed rates [percent per hour] and open interest [USD] of one market, or of several by number."""
     records = Records()
     if reading.place.endswith("/all"):
         frames = [[*rows.values()] for rows in reading.pushed(keyed(_STATS), "market_stats")]

@@ -22,7 +22,7 @@ _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTC_USDT, or BTC_USD, which is inverse."""
+    """Parse a contract name: BTC_USDT (linear) or BTC_USD (inverse)."""
     base, _, quote = name.partition("_")
     perpetual = quote in ("USDT", "USD", "USDC", "USD1")
     return Instrument(name, base, quote, None, inverse=quote == "USD", perpetual=perpetual)

@@ -31,7 +31,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of 2:BTC-PERP_USDT0, whose number is before its name."""
+    """Parse a contract name such as 2:BTC-PERP_USDT0, which begins with its number."""
     base, _, quote = name.rpartition(":")[2].rpartition("_")
     return Instrument(name, base.removesuffix("-PERP"), quote, 1.0, perpetual=base.endswith("-PERP"))
 

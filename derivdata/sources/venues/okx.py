@@ -60,7 +60,7 @@ _REASONS = {"50011": "limit", "50013": "busy", "50001": "busy", "50026": "busy"}
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of an id such as BTC-USDT-SWAP or BTC-USD-241227; those in USD are inverse.
+    """Parse a contract ID such as BTC-USDT-SWAP or BTC-USD-241227; contracts in USD are inverse.
 
     BTC-USD_UM_XPERP-310404 is linear, and a perpetual: it pays funding until a distant end date.
     """
@@ -138,7 +138,7 @@ def _stated_rates(
 
 
 def _hours_between(reading: Reading, row: _Funding, item: Instrument, time: int | None) -> float | None:
-    """Return the hours between the next two payments, else those of another response that agrees."""
+    """Return the hours between the next two payments, else the interval of another response if it agrees."""
     if not row.fundingTime:
         return None
     payment = reading.ms(row.fundingTime)

@@ -39,7 +39,7 @@ class _Fault(Wire):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of a coin; a pair such as SOL-USDC is spot."""
+    """Parse a contract name, which is the coin; a pair such as SOL-USDC is spot."""
     is_perpetual = "-" not in name
     return Instrument(name, name, "USDC", 1.0, perpetual=is_perpetual, active=is_perpetual)
 

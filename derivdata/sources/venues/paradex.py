@@ -38,7 +38,7 @@ class _Fault(WordedBody):
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTC-USD-PERP; options have more parts."""
+    """Parse a contract name such as BTC-USD-PERP; names of options have more parts."""
     words = name.split("-")
     perpetual = len(words) == 3 and words[2] == "PERP"
     return Instrument(name, words[0], words[1] if len(words) > 1 else "", 1.0, perpetual=perpetual)

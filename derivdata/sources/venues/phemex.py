@@ -27,7 +27,7 @@ _QUOTES = ("USDT", "USDC")
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of BTCUSDT or u1000PEPEUSDT; a coin-margined one, such as BTCUSD, is not read."""
+    """Parse a contract name: BTCUSDT or u1000PEPEUSDT; coin-margined ones, such as BTCUSD, are not read."""
     plain = contract(name)
     return Instrument(name, plain.symbol.removeprefix("u"), plain.quote, 1.0, active=plain.quote in _QUOTES)
 

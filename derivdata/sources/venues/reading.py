@@ -487,7 +487,7 @@ class Reading(wire.Body):
         )
 
     def instrument(self, name: str, parse: Callable[[str], Instrument] = named) -> Instrument:
-        """Return the contract of a name: from the instrument list, else as `parse` reads the name.
+        """Return the contract with a name: from the instrument list, else parsed from the name by `parse`.
 
         The context's ``contract_size`` fills in a size that neither has.
         """

@@ -46,7 +46,7 @@ class Instrument(NamedTuple):
 
     @property
     def is_dated(self) -> bool:
-        """Return whether it is a future with a known expiry."""
+        """Return whether the contract is a future with a known expiry."""
         return not self.perpetual and self.expiry is not None and self.strike is None
 
     @property
@@ -58,7 +58,7 @@ class Instrument(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int, bool]:
-        """Return the priority of the contract among those of one symbol, the lowest first."""
+        """Return the priority of the contract within its symbol; the lowest value is preferred."""
         return not self.perpetual, _QUOTE_RANKS.get(self.quote, len(QUOTES)), self.inverse
 
     def without_expiry(self) -> Instrument:

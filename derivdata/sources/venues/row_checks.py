@@ -641,7 +641,7 @@ def _rows_outside_window(rows: pd.DataFrame, window: PageWindow) -> Iterator[str
 
 
 def _longer_intervals(exchange: str, rows: pd.DataFrame, usual_hours: float | None) -> Iterator[str]:
-    """Yield payments that are further apart than those of all of the venue's contracts on that day."""
+    """Yield a text about payments that are further apart than the interval of all contracts of the venue."""
     if usual_hours is None:
         return
     hours = _numbers(rows, "interval_hours")

@@ -365,7 +365,7 @@ def _one_chain(exchange: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def preferred(rows: Iterable[T]) -> list[T]:
-    """Return the rows of the one contract of each symbol that has priority; dated contracts have none."""
+    """Return the rows of the preferred contract of each symbol; dated contracts are never preferred."""
     rows = list(rows)
     items = _contracts(rows)
     ranks: dict[str, tuple[tuple[bool, int, bool], str]] = {}

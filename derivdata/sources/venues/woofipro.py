@@ -30,7 +30,7 @@ _REASONS = {-1003: "limit"}
 
 
 def _named(name: str) -> Instrument:
-    """Return the contract of PERP_BTC_USDC."""
+    """Parse a contract name such as PERP_BTC_USDC."""
     kind, _, pair = name.partition("_")
     base, _, quote = pair.rpartition("_")
     return Instrument(name, base, quote, 1.0, perpetual=kind == "PERP")

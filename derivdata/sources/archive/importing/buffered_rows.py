@@ -157,7 +157,7 @@ class MissingRows:
         return steps
 
     def _shown(self, runs: MissingRuns, note: str) -> str:
-        """Return the number of missing rows between others and the longest runs; empty without any."""
+        """Return a text with the number of rows missing within series and the longest runs, or empty text."""
         inner = runs.of(~(runs.is_head | runs.is_tail))
         if not inner.rows.size:
             return ""

@@ -216,7 +216,7 @@ def _plain_number(text: str) -> str:
 
 
 def _number(text: str, suffix: str) -> float:
-    """Return the number; infinity for other text."""
+    """Return the number that a text contains; infinity if it is not a number."""
     if suffix:
         text = text.lower().removesuffix(suffix).strip()
     text = text.replace(_MINUS, "-").removeprefix("$")
@@ -229,7 +229,7 @@ def _number(text: str, suffix: str) -> float:
 
 
 def _float(text: str) -> float | None:
-    """Return the number of a text; None for other text."""
+    """Return the number that a text contains; None if it is not a number."""
     # float() reads "1_000" and digits of other scripts, which are not numbers in files.
     if "_" in text or not text.isascii():
         return None
@@ -301,7 +301,7 @@ def _no_interval(value: float) -> str:
 
 
 def _hours_of(text: str) -> float:
-    """Return the hours of a text, or the number; infinity for other text."""
+    """Return the hours of a text such as ``8h``, or its number; infinity for any other text."""
     clock = _CLOCK.fullmatch(text)
     if clock is not None:
         days = int(clock[1] or 1) - 1

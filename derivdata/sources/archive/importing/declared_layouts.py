@@ -229,7 +229,7 @@ def sources() -> list[str]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Return the mapping of a text of ``name=word``; ``_`` in a word is literal."""
+    """Parse a text of ``name=word`` pairs into a mapping; ``_`` in a word is literal."""
     return dict(pair.split("=", 1) for pair in text.split())
 
 
@@ -284,7 +284,7 @@ def _reads(declared: dict[str, Any]) -> Reads:
 
 
 def listing() -> pd.DataFrame:
-    """Return every layout: source, name, tables, the columns by which it is recognised, where it was seen."""
+    """Return all layouts as a table: source, name, tables, identifying columns, and where it was seen."""
     rows = []
     for layout in layouts():
         signature = " ".join(layout.signature)

@@ -470,7 +470,7 @@ def _refuse_other_currency(source: Source, *, has_symbols: bool) -> None:
 
 
 def _base_of(name: str, other: str) -> str:
-    """Return the coin of a file name with a currency, or with a pair of coins; empty if it is not clear."""
+    """Return the coin in a file name with a currency or a pair of coins; empty if it is not clear."""
     match = re.search(rf"(?<![A-Z0-9])([A-Z0-9]{{2,10}}?)[-_]?{other}(?![A-Z0-9])", name.upper())
     if other not in CURRENCIES:
         match = re.fullmatch(r"([A-Z0-9]{2,10}?)[-_]?(?:BTC|ETH|BNB)", other.upper())

@@ -787,7 +787,7 @@ def _refuse_sampled_hours(source: Source, by_meaning: Mapping[str, str], apart: 
 
 
 def _require_times(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> None:
-    """Raise for a column of times without any value that can be read as a time."""
+    """Raise if no value of the time column can be read as a time."""
     stamps = _stamps(head, by_meaning, given)
     values = head.columns[by_meaning["time"]].drop_null()
     if len(values) and (stamps == np.iinfo(np.int64).min).all():
@@ -881,7 +881,7 @@ def words_in(
 
 
 def _venues(source: Source, head: Chunk, by_meaning: Mapping[str, str], given: Given) -> list[str]:
-    """Return the venues of the options, of the first rows, or of the path; empty if none is stated."""
+    """Return the venues stated by the options, else by the first rows, else by the path; may be empty."""
     return [venue_of_word(word) for word in words_in(source, "exchange", head, by_meaning, given)]
 
 

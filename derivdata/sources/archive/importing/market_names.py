@@ -183,7 +183,7 @@ def _vendor(text: str) -> Market | None:
 
 
 def _with_venue(text: str) -> Market | None:
-    """Parse a name before or after that of its venue, as TradingView and NautilusTrader write it."""
+    """Parse a market name joined with the name of its venue, as TradingView and NautilusTrader write it."""
     for pattern in (_TRADINGVIEW, _NAUTILUS):
         match = pattern.fullmatch(text)
         if match is not None and venue_of_word(match["venue"]) in KNOWN_VENUES:

@@ -396,7 +396,7 @@ def _json(body: Any) -> EncodedBody:
 
 
 def _refresh(live: LiveStore) -> EncodedBody:
-    """Refresh a live store; the empty body is that of a job of the queue."""
+    """Refresh a live store; return an empty body, as a job of the queue must return one."""
     live.refresh()
     return EncodedBody(b"")
 

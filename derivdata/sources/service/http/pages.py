@@ -55,7 +55,7 @@ def mapping(values: Schema) -> Schema:
 
 
 def either(*schemas: Schema) -> Schema:
-    """Describe a value of one of several schemas."""
+    """Describe a value that fits one of several schemas."""
     return {"anyOf": list(schemas)}
 
 

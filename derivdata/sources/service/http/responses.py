@@ -253,7 +253,7 @@ class WorkQueue:
                 del self._jobs[job.request]
 
     def _take(self, job: Job, caller: Hashable) -> None:
-        """Remove a job from a caller's queue, and the queue if it is empty then."""
+        """Remove a job from a caller's queue, and remove the queue if it becomes empty."""
         queue = self._waiting.get(caller, OrderedDict())
         if queue.get(job.request) is job:
             del queue[job.request]
