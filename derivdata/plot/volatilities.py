@@ -55,6 +55,7 @@ def volatility(
     kind: Literal["history", "realised", "published", "cone"] = "history",
     *,
     realised: xr.DataArray | None = None,
+    ahead: bool = False,
     computed: xr.DataArray | None = None,
     implied: Mapping[float, float] | None = None,
     symbol: str = "",
@@ -84,6 +85,10 @@ def volatility(
     realised
         For ``"realised"``: realised volatility in the same form, labelled with the end of its window. The
         length of the windows appears in the labels for results of ``dd.analysis.volatility``.
+    ahead
+        For ``"realised"``: draw the realised volatility of the following window, as `ahead` of
+        ``dd.analysis.volatility.implied_minus_realised``: at the start of its window and not at the end. It
+        is missing where the window is not over. `realised` must be a result of ``dd.analysis.volatility``.
     computed
         For ``"published"``: the index computed from chains, in the same form.
     implied
@@ -104,12 +109,12 @@ def volatility(
         `data` or `realised` does not fit the `kind`, has several symbols or venues, another unit, or only
         missing values; or an option belongs to another `kind`.
     """
-    only_for(kind, ("realised",), realised=realised)
+    only_for(kind, ("realised",), realised=realised, ahead=ahead or None)
     only_for(kind, ("published",), computed=computed)
     only_for(kind, ("cone",), implied=implied)
     if kind == "realised":
         names = ("implied", "realised")
-        return _two_lines(data, realised, names, names, symbol, source, ax)
+        return _two_lines(data, realised, names, names, symbol, source, ax, ahead=ahead)
     if kind == "published":
         return _two_lines(data, computed, ("published", "computed"), _PUBLISHED, symbol, source, ax)
     if not isinstance(data, xr.Dataset):
@@ -127,10 +132,13 @@ def _two_lines(
     symbol: str,
     source: Source | None,
     ax: Axes | None,
+    *,
+    ahead: bool = False,
 ) -> Axes:
     """Draw two volatilities over time, shaded by which is higher, with their mean difference as the title.
 
-    `names` are columns of the table behind the figure, `words` the start of the labels.
+    `names` are columns of the table behind the figure, `words` the start of the labels. With `ahead`, the
+    second one is drawn at the start of its windows.
     """
     first = _over_time_in_decimal(data, "data")
     second = _over_time_in_decimal(other, names[1])
@@ -138,7 +146,16 @@ def _two_lines(
     if "tenor" in first.coords:
         first_label += _length(float(first["tenor"]))
     step_days = float(second["time"].diff("time").median() / np.timedelta64(1, "D"))
-    second_label = words[1] + _length(step_days * second.attrs.get("steps", np.nan))
+    window_days = step_days * second.attrs.get("steps", np.nan)
+    second_label = words[1] + _length(window_days)
+    if ahead:
+        if not np.isfinite(window_days):
+            raise ValueError(
+                f"ahead=True needs the length of the windows in {names[1]}.attrs['steps']: pass the result "
+                "of dd.analysis.volatility.realised, without arithmetic"
+            )
+        second = second.assign_coords(time=second["time"] - pd.Timedelta(window_days, "D").to_numpy())
+        second_label = f"{words[1]} over the next {style.day_words(window_days)}"
     table = pd.DataFrame({names[0]: first.to_series(), names[1]: second.to_series()})
     ax = style.axes(ax)
     _shade_between(ax, table[names[0]], table[names[1]])

@@ -419,6 +419,28 @@ def test_realised_volatility_is_drawn_at_the_end_of_its_window() -> None:
     assert drawn.index[drawn.iloc[:, 1].notna()].tz_localize(None).tolist() == pd.DatetimeIndex(ends).tolist()
 
 
+def test_realised_volatility_of_the_following_window_is_drawn_at_its_start() -> None:
+    """Of ten days, windows of three days that start on the first seven are over.
+
+    Implied volatility is 50 % on all days. Realised volatility is 41 to 47 % in windows that end on the days
+    4 to 10: the mean difference is 6 points.
+    """
+    past = made.volatility(0.4).assign_attrs(steps=3)
+    past = past.copy(data=[np.nan] * 3 + [0.41, 0.42, 0.43, 0.44, 0.45, 0.46, 0.47])
+    ax = plot.volatility(made.volatility(0.5), "realised", realised=past, ahead=True)
+    words = " ".join(ax.get_title(loc="left").split())
+    assert words == "Volatility: implied 6.0 points above realised over the next 3 days on average"
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["implied: 50.0 %", "realised over the next 3 days: 47.0 %"]
+    days = plot.data(ax).set_index("time").loc[made.volatility(0.5)["time"].to_index().tz_localize("UTC")]
+    assert days["realised"].to_numpy()[:7] == pytest.approx([0.41, 0.42, 0.43, 0.44, 0.45, 0.46, 0.47])
+    assert days["realised"].isna().tolist() == [False] * 7 + [True] * 3
+    with pytest.raises(ValueError, match=r"ahead=True needs the length of the windows in realised\.attrs"):
+        plot.volatility(made.volatility(0.5), "realised", realised=made.volatility(0.4), ahead=True)
+    with pytest.raises(ValueError, match="ahead is an option of kind='realised', got kind='published'"):
+        plot.volatility(made.volatility(0.5), "published", computed=made.volatility(0.4), ahead=True)
+
+
 def test_published_index_in_percent_is_drawn_like_a_decimal_one() -> None:
     """An index of 50 % is ten points above 40 %."""
     index = made.volatility(0.5).rename("index_pct").copy(data=np.full(10, 50.0)).assign_attrs(units="%")
