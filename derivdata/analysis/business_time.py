@@ -110,15 +110,17 @@ def fit(
     Returns
     -------
     Dataset over the surface's dims without ``expiry``
-        ``weekend_weight`` [1], with its 90 % profile interval ``weekend_weight_low`` and
-        ``weekend_weight_high``; ``event_variance`` [1] over ``event``, the total variance added by each
-        event, with its 90 % interval ``event_variance_low`` and ``event_variance_high``, linear in all
-        parameters, and ``event_move``, its root, the move of one standard deviation [1]; ``start_variance``
-        and ``long_variance`` [1/year] and ``reversion`` [1/year] of the underlying curve. Over ``expiry``:
-        ``business_years`` [years] and ``error_vol`` [1/√year], surface minus fit. ``rmse_vol``, ``n``
-        (expiries), and ``status``: ``UNDETERMINED`` if there are not more expiries than parameters, if no
-        expiry is between two events (NaN), or if every weight from 0 to 2 fits; ``CALENDAR`` if the variance
-        of an event would be negative: it is set to 0, and the fit is repeated without the event.
+        - ``weekend_weight`` [1], with its 90 % profile interval ``weekend_weight_low`` and
+          ``weekend_weight_high``.
+        - ``event_variance`` [1] over ``event``: the total variance that each event adds, with its 90 %
+          interval ``event_variance_low`` and ``event_variance_high``, from an approximation that is linear in
+          all parameters. ``event_move`` [1] is its root, the move of one standard deviation.
+        - ``start_variance``, ``long_variance`` and ``reversion`` [1/year] of the underlying curve.
+        - Over ``expiry``: ``business_years`` [years], and ``error_vol`` [1/√year], surface minus fit.
+        - ``rmse_vol`` [1/√year], and ``n``, the number of expiries.
+        - ``status``: ``UNDETERMINED`` if there are not more expiries than parameters, if no expiry is between
+          two events (NaN), or if every weight from 0 to 2 fits. ``CALENDAR`` if the variance of an event
+          would be negative: it is set to 0, and the fit is repeated without the event.
 
     Raises
     ------

@@ -85,12 +85,12 @@ def density(
     Returns
     -------
     Dataset over the surface's dims (without ``expiry`` if times are given), those of the times and of k
-        ``density`` [per unit of log-moneyness; over K it is that per USD], and ``distribution``, the
-        probability [1] that the price ends at or below k. Without the dims of k: ``mass``, the integral of
-        the density over the whole line, and ``martingale``, its mean of ``S/F`` [1]. ``status``:
-        ``NOT_MARTINGALE`` if one of the two differs from 1 by more than 1e-6, ``BUTTERFLY`` if the density is
-        negative somewhere, and the status of the slices. k outside the quotes uses the fitted wings. NaN
-        without a fit.
+        ``density`` [per unit of log-moneyness; divide it by K for a density per USD], and ``distribution``,
+        the probability [1] that ``ln(S/F)`` ends at or below k. Without the dims of k: ``mass`` [1], the
+        integral of the density over all k, and ``martingale`` [1], the mean of ``S/F``. Both are 1 for a
+        valid density. ``status``: ``NOT_MARTINGALE`` if one of the two differs from 1 by more than 1e-6,
+        ``BUTTERFLY`` if the density is negative somewhere, and the status of the slices. The fitted wings are
+        used for k outside the quotes. NaN without a fit.
 
     Raises
     ------

@@ -206,13 +206,17 @@ def model_free(
         `derivdata.analysis.surface`.
     method
         None is ``"strip"`` for quotes and for surfaces fitted to quotes, and ``"fukasawa"`` for others.
-        ``"strip"``: the integral of Black-76 prices at r = 0 between the quotes, with volatilities linear
-        between two strikes, without options whose delta is below 0.001; it has no wings. ``"smile"``: ``2 ∫
-        OTM(k) e^(−k) dk`` over the fitted smile with its wings. ``"fukasawa"``: ``∫ w(k) φ(d2) |d2'| dk``,
-        the same number from volatilities; NaN with ``BUTTERFLY`` where d2 does not fall. The integrals
-        include extrapolated wings, which on days of stress are half of the variance of some expiries.
+
+        - ``"strip"``: the integral of Black-76 prices at r = 0 between the quotes, with volatilities linear
+          between two strikes. Options with a delta below 0.001 are omitted. It has no wings.
+        - ``"smile"``: ``2 ∫ OTM(k) e^(−k) dk`` over the fitted smile with its wings.
+        - ``"fukasawa"``: ``∫ w(k) φ(d2) |d2'| dk``, the same number from volatilities; NaN with ``BUTTERFLY``
+          where d2 does not fall.
+
+        The last two include extrapolated wings, which on days of stress are half of the variance of some
+        expiries.
     k_range
-        Range of log-moneyness that counts as quoted; by default that of the quotes.
+        Range of log-moneyness that counts as quoted; by default the range of the quotes.
     floor
         Fraction of the forward below which the underlying is assumed never to fall; only `upper` needs it.
     dim
@@ -221,13 +225,13 @@ def model_free(
     Returns
     -------
     Dataset over the dims of `source` without `dim`
-        ``total_variance``; ``inside``, the part priced by options within ``[k_low, k_high]``; ``wing_share``,
-        1 minus their ratio; ``vol``, ``√(total_variance/T)`` [per √year]. ``lower`` and ``upper`` bound the
-        unquoted part: nothing beyond the quotes, or the maximum that prices allow there (calls at most at the
-        last price, puts at most at the first per strike; in the prices of the quotes, or of the smile at the
-        ends). ``status`` adds ``EXTRAPOLATED`` if `wing_share` is above 0.1, ``TOO_FEW_STRIKES`` if a strip
-        has fewer than three or is on one side of the forward, and the bits of the fit. NaN without a fit.
-        Lazy if `source` is.
+        ``total_variance`` [1]; ``inside`` [1], the part priced by options within ``[k_low, k_high]``;
+        ``wing_share`` [1], ``1 − inside / total_variance``; ``vol``, ``√(total_variance/T)`` [per √year].
+        ``lower`` and ``upper`` [1] bound the total variance: nothing is beyond the quotes, or the maximum
+        that prices allow there (calls cost at most the last one, puts at most the first one in proportion to
+        the strike). ``status`` adds ``EXTRAPOLATED`` if `wing_share` is above 0.1, ``TOO_FEW_STRIKES`` if a
+        strip has fewer than three or is on one side of the forward, and the bits of the fit. NaN without a
+        fit. Lazy if `source` is.
 
     Raises
     ------

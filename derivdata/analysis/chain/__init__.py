@@ -78,7 +78,7 @@ def greeks(
     venue_units: Mapping[str, GreekUnit] | None = None,
     interest_rate: float | None = None,
 ) -> pd.DataFrame:
-    """Compute the greeks of each option in one unit, next to the venue's own greeks, original and converted.
+    """Compute the greeks of each option in one unit, and convert the venue's own greeks to it.
 
     Parameters
     ----------
@@ -100,10 +100,11 @@ def greeks(
         One row per option, with ``forward`` [USD], and three columns for each greek. ``delta`` [coins of the
         forward per coin of the option], ``gamma`` [1/USD], ``vega`` [USD per volatility point] and ``theta``
         [USD per day, forward fixed] are Black-76 greeks of an option on one coin, at the row's own
-        volatility; delta is not discounted. ``delta_venue`` and so on are the published ones, and
-        ``delta_converted`` the same in the unit of ``delta``. ``venue_unit`` is the conversion, and
-        ``is_confirmed`` whether recorded values agree with Black-76. NaN if a volatility, a forward or the
-        venue's greek is missing, or the venue's unit is unknown.
+        volatility; delta is not discounted. ``delta_venue`` and so on are the values that the venue
+        published, and ``delta_converted`` and so on the same values in the units of this table.
+        ``venue_unit`` is the unit of the venue's greeks, and ``is_confirmed`` states whether recorded values
+        agree with Black-76. NaN if a volatility, a forward or the venue's greek is missing, or the venue's
+        unit is unknown.
 
     Raises
     ------

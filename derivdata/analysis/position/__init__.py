@@ -98,19 +98,19 @@ def attribution(
         (`derivdata.delivery.prices`) with rows of the surface's symbol and venue, or a mapping from
         expiries to prices [USD]. Without it these legs are NaN.
     contract
-        Deliveries to use, such as ``"option:USD"``, if contracts of one expiry differ. By default those of
-        options for options and of futures for futures, or those of an index if there are none.
+        Deliveries to use, such as ``"option:USD"``, if contracts of one expiry differ. By default, options
+        use deliveries of options and futures those of futures; without them, deliveries of an index are used.
 
     Returns
     -------
     Dataset
         ``contribution`` over ``currency`` and ``term`` and ``residual`` [currency]: they add up to ``pnl``,
-        the change of value. ``residual_share``: the residual over the sum of the sizes of all terms. The same
-        by leg with ``_by_leg``; ``forward_change`` [USD], ``vol_change`` [1/√year] and ``days`` over ``leg``;
-        ``vol_steps`` [1/√year] over ``term`` and ``leg``, the change of volatility in each revaluation. NaN
-        for a leg that has expired without a delivery price or has no volatility, and for sums that include
-        one; ``status`` has the reason. With `delivery` there is a term ``settlement`` (method ``"greeks"``),
-        and ``settlement_price`` [USD] over ``leg``, NaN for live legs.
+        the change of value. ``residual_share``: the residual over the sum of the sizes of all terms.
+        Variables ending in ``_by_leg`` are the same by leg; ``forward_change`` [USD], ``vol_change``
+        [1/√year] and ``days`` over ``leg``; ``vol_steps`` [1/√year] over ``term`` and ``leg``, the change of
+        volatility in each revaluation. NaN for a leg that has expired without a delivery price or has no
+        volatility, and for sums that include one; ``status`` has the reason. With `delivery` there is a term
+        ``settlement`` (method ``"greeks"``), and ``settlement_price`` [USD] over ``leg``, NaN for live legs.
 
     Raises
     ------
@@ -128,15 +128,25 @@ def attribution(
     the delta of the payoff at the old forward; and ``settlement``, the rest of the payoff: its nonlinearity
     between the old forward and the delivery price.
 
-    With dF and dσ the moves of a leg's forward and of its volatility at its strike: ``theta`` is the
-    revaluation for time only; delta dF, vega dσ with the earlier greeks; ``charm`` and ``veta``, the effect
-    of time on these two; at the new time ½ gamma dF², speed dF³/6, ½ volga dσ², vanna dF dσ. The residual is
-    of third order and higher: mixed in dF and dσ, and dσ³.
+    With ``method="greeks"``, dF and dσ are the moves of a leg's forward and of its volatility at its strike.
+    The terms are:
 
-    Revaluations in order: ``theta``, time only; ``spot`` and ``basis``, the forwards, the option at its
-    volatility; ``slide``, along the earlier smile to its new moneyness; then the smile itself, from before to
-    after: ``level`` by its move at the money, ``skew`` by half the difference and ``wings`` by the mean of
-    its moves at this moneyness and its opposite, minus level. The terms depend on the order.
+    - ``theta``: revaluation for the passed time only.
+    - ``delta`` dF and ``vega`` dσ, with the earlier greeks. The part of ``delta`` dF that is not due to spot
+      is ``rho``.
+    - ``charm`` and ``veta``: the change of these two with time, times dF and dσ.
+    - ½ ``gamma`` dF², ``speed`` dF³/6, ½ ``volga`` dσ² and ``vanna`` dF dσ, with greeks at the new time.
+
+    The residual has the mixed terms of third order, dσ³, and higher orders.
+
+    With ``method="revaluation"``, the steps are in this order, on which the terms depend:
+
+    - ``theta``: time only.
+    - ``spot`` and ``basis``: the forward moves, and the option keeps its volatility.
+    - ``slide``: the option moves along the earlier smile to its new moneyness.
+    - ``level``, ``skew``, ``wings``: the smile itself moves. ``level`` is its move at the money. ``skew`` is
+      half the difference, and ``wings`` is the mean minus ``level``, of its moves at this moneyness and the
+      opposite one.
     """
     # 1. Place the legs on both surfaces.
     held = instruments(legs)

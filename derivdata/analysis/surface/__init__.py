@@ -121,18 +121,22 @@ def from_chain(
     Returns
     -------
     Dataset
-        The result of `fit`, with coordinates ``forward`` [USD], also for live expiries without a fit, and
-        ``spot`` [USD] if `spot` or the column ``index_price_usd`` gives one; ``status`` also includes the
-        status of forwards and options. It has every expiry of the chain: without a fit the parameters are NaN
-        and ``status`` has the reason (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``CROSSED``: all
-        bids are above their asks; ``BAD_INPUT``: no option or no forward could be used). If the chain has bid
-        and ask prices: ``two_sided``, the number of quotes with bid and ask; ``inside_share`` [1], the share
-        of these for which the surface is between bid and ask, and ``breach_vol`` [per √year], the maximum
-        distance of the surface outside them, 0 if it is inside for each, both NaN without such quotes;
-        ``atm_half_spread_vol`` [per √year], half the spread at the money;
-        ``OFF_AT_THE_MONEY`` in ``status`` if the surface or the quoted volatility is outside bid and ask
-        there; ``largest_error_spreads`` [1], the largest error of a quote relative to its spread.
-        ``largest_error_vol`` [per √year] is set for every chain.
+        The result of `fit` with every expiry of the chain. It has the coordinates ``forward`` [USD], also for
+        live expiries without a fit, and ``spot`` [USD] if `spot` or the column ``index_price_usd`` gives one.
+
+        For an expiry without a fit the parameters are NaN and ``status`` has the reason: ``EXPIRED``,
+        ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``, ``CROSSED`` (all bids are above their asks) or ``BAD_INPUT`` (no
+        option or no forward could be used). ``status`` also includes the status of forwards and options.
+
+        ``largest_error_vol`` [per √year] is the largest error of a quote. If the chain has bid and ask
+        prices, also:
+
+        - ``inside_share`` [1], the share of quotes for which the surface is between bid and ask;
+        - ``breach_vol`` [per √year], the maximum distance of the surface outside bid and ask, 0 if it is
+          inside for every quote;
+        - ``atm_half_spread_vol`` [per √year], half the spread at the money; ``OFF_AT_THE_MONEY`` in
+          ``status`` if the surface or the quoted volatility is outside bid and ask there;
+        - ``largest_error_spreads`` [1], the largest error of a quote relative to its spread.
 
     Raises
     ------

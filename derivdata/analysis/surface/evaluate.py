@@ -155,14 +155,17 @@ def at(
     Returns
     -------
     Dataset over the surface's dims without ``expiry``, then the dims of the expiries and of the options
-        ``forward`` [USD]: its logarithm is linear in time between listed expiries, with or without a fit.
-        Beyond them the annual carry of the nearest is extended if the surface has the coordinate ``spot``,
-        and without it the line through the two nearest; ``strike_usd`` (NaN without a forward),
-        ``log_moneyness``, ``iv`` [per √year], ``delta`` [1] and ``year_fraction`` [years]. Of several options
-        with the delta, the one nearest the money, or for premium-adjusted calls the highest strike; NaN with
-        ``DELTA_UNREACHABLE`` if none within 40 deviations has it. ``EXTRAPOLATED`` if the strike is outside
-        the quotes, on the fitted wings, and the status of `constant_maturity`. For a result over ``tenor``
-        its variables at the tenors.
+        - ``forward`` [USD]: its logarithm is linear in time between listed expiries, with or without a fit.
+          Beyond them, the annual carry of the nearest expiry is extended if the surface has the coordinate
+          ``spot``, otherwise the line through the two nearest forwards.
+        - ``strike_usd`` [USD] (NaN without a forward), ``log_moneyness`` [1], ``iv`` [per √year], ``delta``
+          [1] and ``year_fraction`` [years]. If several options have the target delta, the one nearest the
+          money is used, or for premium-adjusted calls the one with the highest strike.
+        - ``status``: ``DELTA_UNREACHABLE`` with NaN if no option within 40 deviations has the delta,
+          ``EXTRAPOLATED`` if the strike is outside the quotes, on the fitted wings, and the status of
+          `constant_maturity`.
+
+        For a result over ``tenor``, its variables at the tenors.
 
     Raises
     ------
