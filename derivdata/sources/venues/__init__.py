@@ -383,17 +383,17 @@ def _opened(
         raise ValueError(f"venue={venue!r} is not one of {', '.join(VENUES)}{did_you_mean(venue, VENUES)}")
     place, params = _parsed(request)
     venue = hyperliquid.venue_of_request(venue, params)
-    endpoint, values = (None, {}) if place == "any" else _endpoint_of(venue, place, params)
-    reading = Reading(
-        venue,
-        place,
-        params,
+    endpoint: VenueEndpoint | None = None
+    path_params: dict[str, str] = {}
+    if place != "any":
+        endpoint, path_params = _endpoint_of(venue, place, params)
+    if isinstance(body, str):
         # A lone surrogate is not valid UTF-8: the JSON reader rejects it with its place.
-        body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body),
-        at=None if at is None else times.us(times.timestamp(at, "at")),
-        context=context if isinstance(context, Context) else Context(context, venue),
-        path_params=values,
-    )
+        body = body.encode(errors="surrogatepass")
+    if not isinstance(context, Context):
+        context = Context(context, venue)
+    arrived = None if at is None else times.us(times.timestamp(at, "at"))
+    reading = Reading(venue, place, params, bytes(body), at=arrived, context=context, path_params=path_params)
     VENUES[venue].refuse(reading)
     if endpoint is None:
         refuse_event(reading)
@@ -436,9 +436,11 @@ def _endpoints_at(venue: str, place: str) -> list[tuple[VenueEndpoint, dict[str,
     """Return the endpoints of a path, with its ``{name}`` parts."""
     matches = []
     for endpoint in VENUES[venue].endpoints:
-        short = place.removeprefix(_parsed(endpoint.host or VENUES[venue].host)[0])
-        written = (short, place, short.removeprefix("/"))
-        match = next(filter(None, map(endpoint.pattern.fullmatch, written)), None)
+        # A path may include that of the host's address, and the first slash may be missing in the endpoint.
+        host_path, _ = _parsed(endpoint.host or VENUES[venue].host)
+        short = place.removeprefix(host_path)
+        spellings = (short, place, short.removeprefix("/"))
+        match = next(filter(None, map(endpoint.pattern.fullmatch, spellings)), None)
         if match:
             matches.append((endpoint, match.groupdict()))
     return matches
