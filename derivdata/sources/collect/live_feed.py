@@ -360,6 +360,7 @@ class Live:
             self._queue.append(batch)
             if len(self._queue) > self._max_queue:
                 old = self._queue.popleft()
+                # 1. Report the windows of the dropped batch as gaps, with the windows of the next one.
                 following = self._queue[0]
                 for table, entries in old.entries.items():
                     lost: list[LedgerEntry] = []
@@ -368,6 +369,7 @@ class Live:
                     for entry in following.entries.get(table, []):
                         _add_or_extend(lost, entry)
                     following.entries[table] = lost
+                # 2. A later batch may have the windows of dropped rows of a channel: mark these as gaps too.
                 if old.span is not None:
                     for table, rows in old.rows.items():
                         self._lost.append((table, str(rows["exchange"].iloc[0]), old.span))
@@ -376,7 +378,10 @@ class Live:
             self._changed.notify_all()
 
     def _mark_lost(self, batch: _Batch) -> None:
-        """Turn the windows of a batch into gaps where dropped rows of a channel arrived."""
+        """Turn the windows of a batch into gaps where dropped rows of a channel arrived.
+
+        A loss is forgotten once windows up to its end are in the queue.
+        """
         for loss in [*self._lost]:
             table, exchange, span = loss
             for place, entry in enumerate(batch.entries.get(table, [])):
