@@ -281,8 +281,8 @@ class FileHost:
                 if kind.window(start).end <= now:
                     files.append(ListedFile(path, start, is_day))
             return files
-        # A store lists the keys after the marker in alphabetical order, which is their order in time. Without
-        # its suffix the first key is before itself.
+        # A store lists the keys after the marker in alphabetical order, which is their order in time. The
+        # marker is the first key without its suffix, so that the first key comes after it.
         marker = min(start_of_path).lstrip("/").removesuffix(".zip")
         last_key = max(start_of_path).lstrip("/")
         prefix = kind.path.partition("{period}")[0].format(contract=contract).lstrip("/")
