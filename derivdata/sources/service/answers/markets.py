@@ -416,7 +416,10 @@ def _extents(view: View, name: str) -> pd.DataFrame:
 
 
 def _steps(view: View, name: str, pairs: pd.DataFrame, within: pd.Timedelta) -> dict[str, float]:
-    """Return the median hours between the last rows of one symbol per venue with several rows."""
+    """Return the median hours between the last rows of each venue, by venue; `pairs` has one symbol of each.
+
+    Venues with fewer than two rows in the time `within` before the last row are missing.
+    """
     if not len(pairs):
         return {}
     end = min(pairs["last"].max().floor("h") + pd.Timedelta(1, "h"), view.horizon)

@@ -286,7 +286,7 @@ def _empty_notices(frame: pd.DataFrame) -> list[str]:
 def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataFrame:
     """Return the newest chain at a time, at most an hour old, stamped with that time."""
     if at < view.store.start:
-        return view.rows(Query("options_snapshot", at, at))
+        return tables.TABLES["options_snapshot"].empty()
     chain = view.latest("options_snapshot", at, windows.HOLD, [symbol], [exchange])
     return chain[chain["expiry"] > at].assign(time=at)
 
@@ -298,7 +298,7 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     # Steps are half-open, and the clock hides later rows.
     last = min(start + length - TICK, view.now)
     if last < view.store.start:
-        return view.rows(Query("options_snapshot", start, start))
+        return tables.TABLES["options_snapshot"].empty()
     symbols = [params["symbol"]]
     venues = [params["exchange"]]
     chain = None
