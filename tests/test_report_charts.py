@@ -97,14 +97,18 @@ def level(symbol: str, implied: float, realised: float) -> charts.Level:
     return charts.Level(symbol, *lines, pd.DataFrame(), 7.0, 0.0, 20.0)
 
 
-def test_levels_have_a_column_for_each_symbol_and_one_length_of_scale(ax: Axes) -> None:
+def test_levels_are_differences_with_a_label_for_each_symbol(ax: Axes) -> None:
     levels = [level("BTC", 0.45, 0.40), level("ETH", 0.60, 0.72)]
     charts.draw_levels(levels, ax=ax, source="hand")
     assert title(ax) == "Latest 30-day ATM is 5.0 points above 7-day realised for BTC, 12.0 below for ETH"
-    assert [cell.get_xlabel() for cell in ax.child_axes] == ["time [UTC], 2026", "time [UTC], 2026"]
-    lengths = [float(np.ptp(cell.get_ylim())) for cell in ax.child_axes]
-    assert lengths[0] == pytest.approx(lengths[1])
-    days = np.diff(ax.child_axes[0].get_xticks())
-    assert list(days) == [10.0, 10.0]
-    labels = [text.get_text() for text in ax.child_axes[1].get_legend().get_texts()]
-    assert labels == ["30-day ATM 60.0 %", "7-day realised 72.0 %"]
+    assert [line.get_ydata()[-1] for line in ax.lines[:2]] == pytest.approx([5.0, -12.0])
+    words = [text.get_text() for text in ax.texts]
+    assert words[:3] == ["latest: BTC 45.0 − 40.0 %, ETH 60.0 − 72.0 %", "ETH -12.0", "BTC +5.0"]
+
+
+def test_last_difference_is_of_the_last_chain_and_the_last_price(ax: Axes) -> None:
+    """Realised volatility ends a day before the chain, in which ATM volatility is 45 %."""
+    btc = level("BTC", 0.45, 0.40)
+    charts.draw_levels([btc._replace(realised=btc.realised[:-1])], ax=ax, source="hand")
+    assert title(ax) == "Latest 30-day ATM is 5.0 points above 7-day realised for BTC"
+    assert ax.lines[0].get_ydata()[-1] == pytest.approx(5.0)

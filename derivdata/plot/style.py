@@ -151,7 +151,7 @@ def strips(
 
 
 def columns(
-    ax: Axes | None, count: int, *, size: tuple[float, float] = _SIZE, gap: float = 0.03, share_y: bool = True
+    ax: Axes | None, count: int, *, size: tuple[float, float] = _SIZE, gap: float = 0.03
 ) -> list[Axes]:
     """Divide `ax` horizontally into `count` axes, as `strips` does vertically; they share the y axis."""
     host = axes(ax, size=size)
@@ -162,9 +162,8 @@ def columns(
     for place in range(count):
         column = host.inset_axes((place * (width + gap), 0.0, width, 1.0), sharey=shared)
         drawn.append(column)
-        if share_y:
-            shared = column
-            column.tick_params(labelleft=place == 0)
+        shared = column
+        column.tick_params(labelleft=place == 0)
     return drawn
 
 

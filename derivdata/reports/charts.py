@@ -303,69 +303,37 @@ def change_words(now: Array, past: Array) -> str:
     return f", on average {abs(change):.1f} points {side} the day before"
 
 
-def _few_ticks(ax: Axes, length: float) -> None:
-    """Put three equally spaced days on the x axis, and at most five round values on the y axis."""
-    from matplotlib.dates import DateFormatter, num2date
-    from matplotlib.ticker import MultipleLocator
-
-    step = next(step for step in (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0) if length <= 5.0 * step)
-    ax.yaxis.set_major_locator(MultipleLocator(step))
-    low, high = ax.dataLim.intervalx
-    days_apart = max(int((high - np.ceil(low)) // 2), 1)
-    ax.set_xticks([day for day in np.ceil(low) + days_apart * np.arange(3) if day <= high])
-    ax.xaxis.set_major_formatter(DateFormatter("%d %b"))
-    years = sorted({str(num2date(day).year) for day in (low, high)})
-    ax.set_xlabel(f"time [UTC], {' to '.join(years)}", fontsize=8.5)
-
-
 def draw_levels(levels: list[Level], *, ax: Axes, source: Any = None) -> Axes:
-    """Draw ATM and realised volatility of each symbol, in columns with scales of one length."""
-    cells = style.columns(ax, len(levels), gap=0.16, share_y=False)
-    gaps: list[tuple[str, str, str]] = []
-    spans = []
-    for cell, level in zip(cells, levels, strict=True):
-        last_values = []
-        for name, line, color in (
-            ("30-day ATM", level.implied, style.PALETTE[0]),
-            (f"{level.days:.3g}-day realised", level.realised, style.PALETTE[1]),
-        ):
-            # Rounded like the labels, so that the title states their difference.
-            last = round(100.0 * float(line.dropna("time")[-1]), 1)
-            last_values.append(last)
-            cell.plot(
-                line["time"].values, 100.0 * line.values, color=color, lw=1.4, label=f"{name} {last:.1f} %"
-            )
-        upper = level.implied.dropna("time")
-        lower = level.realised.dropna("time").interp(time=upper["time"])
-        for above, color in ((upper >= lower, style.PALETTE[0]), (upper <= lower, style.PALETTE[1])):
-            edges = (100.0 * upper.values, 100.0 * lower.values)
-            area: dict[str, Any] = {"where": above.values, "interpolate": True, "lw": 0}
-            cell.fill_between(upper["time"].values, *edges, color=color, alpha=0.2, **area)
-        gap = last_values[0] - last_values[1]
-        unit = "" if gaps else " points"
-        side = "above" if gap >= 0.0 else "below"
-        gaps.append((f"{abs(gap):.1f}{unit}", side, level.symbol))
-        low, high = cell.get_ylim()
-        spans.append((low, high))
-    # All y axes have the same length, so that equal changes look equal.
-    length = max(high - low for low, high in spans)
-    for cell, level, (low, high) in zip(cells, levels, spans, strict=True):
-        centre = (low + high) / 2.0
-        cell.set_ylim(centre - length / 2.0, centre + length / 2.0)
-        style.dress(cell)
-        _few_ticks(cell, length)
-        look: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "frameon": False}
-        look |= {"alignment": "left", "fontsize": 8, "borderpad": 0.0, "labelspacing": 0.15}
-        look |= {"handlelength": 1.2, "handletextpad": 0.5}
-        cell.legend(title=level.symbol, title_fontsize=8, **look)
-    cells[0].set_ylabel("volatility\n[% a year]", fontsize=8.5)
+    """Draw ATM minus realised volatility of each symbol over time."""
+    ends: list[tuple[float, str, str]] = []
+    parts: list[str] = []
+    latest: list[str] = []
+    for place, level in enumerate(levels):
+        implied = 100.0 * level.implied.dropna("time")
+        # The window of realised volatility ends with the last price, before the current chain.
+        realised = 100.0 * level.realised.dropna("time")
+        realised = realised.interp(time=implied["time"], kwargs={"fill_value": (np.nan, float(realised[-1]))})
+        gap = implied - realised
+        ax.plot(gap["time"].values, gap.values, lw=1.6, **style.look(place))
+        # Rounded like the levels, so that the title states their difference.
+        last = gap.dropna("time")["time"][-1]
+        levels_of_last = [round(float(line.sel(time=last)), 1) for line in (implied, realised)]
+        size = levels_of_last[0] - levels_of_last[1]
+        side = "above" if size >= 0.0 else "below"
+        parts.append(f"{abs(size):.1f}{' points' * (not parts)} {side}")
+        latest.append(f"{level.symbol} {levels_of_last[0]:.1f} − {levels_of_last[1]:.1f} %")
+        ends.append((float(gap.sel(time=last)), f"{level.symbol} {size:+.1f}", style.PALETTE[place % 8]))
+    ax.axhline(0.0, color=style.GREY, lw=1.0)
     days = ""
     if len({level.days for level in levels}) == 1:
         days = f"{levels[0].days:.3g}-day "
-    first, side, symbol = gaps[0]
-    title = f"Latest 30-day ATM is {first} {side} {days}realised for {symbol}"
-    for size, side, symbol in gaps[1:]:
-        title += f", {size} {side} for {symbol}"
-    _write_head(ax, title, "", 33.0)
+    title = f"Latest 30-day ATM is {parts[0]} {days}realised for {levels[0].symbol}"
+    for words, level in zip(parts[1:], levels[1:], strict=True):
+        title += f", {words} for {level.symbol}"
+    style.dress(ax, title=title, y="ATM − realised\n[points]")
+    style.note(ax, f"latest: {', '.join(latest)}")
+    ax.locator_params(axis="y", nbins=5, steps=[1, 2, 5, 10])
+    style.label_ends(ax, ends)
+    style.utc_axis(ax, has_labels=True)
     style.footer(ax, *(level.table for level in levels), source=source)
     return ax

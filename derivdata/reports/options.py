@@ -28,7 +28,7 @@ _MIN_RETURNS = 24
 _LONGEST = np.timedelta64(200, "D")
 """Maximum time to expiry of the options from which the history is computed."""
 _LEVELS = (WIDE, 2.75)
-"""Size of the figure of ATM and realised volatility, which has a legend in each column."""
+"""Size of the figure of ATM minus realised volatility."""
 FIRST_SCREEN = 3
 """Symbols in the figure of the first screen."""
 _HISTORY: dict[str, Any] = {"tenors": _REALISED_TENORS, "method": "essvi", "weights": "price"}
