@@ -434,7 +434,7 @@ def test_unknown_symbol_raises_and_preserves_the_existing_file(
     assert "NOPE" in capsys.readouterr().err
     assert out.read_text() == "before"
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["r.html", "rates"], "nothing is left beside it"
+    assert left == ["r.html", "rates"], "no other file remains"
 
 
 def test_symbol_with_mathtext_characters_is_drawn(tmp_path: Path) -> None:

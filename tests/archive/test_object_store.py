@@ -338,14 +338,14 @@ def test_failed_append_preserves_a_month_merged_by_another_thread(
 
     uploads = []
 
-    def beside(self: ObjectStore, draft: Path, path: str) -> None:
+    def publish_during_failure(self: ObjectStore, draft: Path, path: str) -> None:
         publish(self, draft, path)
         assert threading.get_ident() == main
         uploads.append(path)
         with ThreadPoolExecutor(1) as other:
             other.submit(fail).result()
 
-    monkeypatch.setattr(ObjectStore, "publish", beside)
+    monkeypatch.setattr(ObjectStore, "publish", publish_during_failure)
     close(archive, HANGS_SECONDS)
     assert uploads
     assert {file.path for file in archive._entry(archive_table(FUNDING), fresh=True).files} >= set(uploads)
@@ -386,7 +386,7 @@ def test_overtaken_merge_leaves_no_file(bucket: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("landed", "beside", "told"),
+    ("landed", "event", "message"),
     [
         (True, "nobody", "the rows were written"),
         (True, "another writer", "another writer has committed, and it is unknown whether these rows were"),
@@ -395,7 +395,7 @@ def test_overtaken_merge_leaves_no_file(bucket: str, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_broken_put_reports_whether_the_commit_is_known(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, landed: bool, beside: str, told: str
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, landed: bool, event: str, message: str
 ) -> None:
     """Files that the manifest may name stay, and another's commit is not taken for ours."""
 
@@ -403,19 +403,19 @@ def test_broken_put_reports_whether_the_commit_is_known(
         broken_put.undo()
         if landed:
             put()
-        if beside == "another writer":
+        if event == "another writer":
             assert open_archive(archive.location).append(FUNDING, rates(["SOL"])) == 192
-        if beside == "no store":
+        if event == "no store":
             broken_put.setattr(ObjectStore, "_head", Mock(side_effect=ConnectionError("no route")))
         raise ConnectionError("reset")
 
     with pytest.MonkeyPatch.context() as broken_put:
         committing(broken_put, broken)
-        with pytest.raises(ArchiveError, match=told):
+        with pytest.raises(ArchiveError, match=message):
             archive.append(FUNDING, rates(["ETH"]))
     again = open_archive(archive.location)
     assert again.append(FUNDING, rates(["ETH"])) == (0 if landed else 192)
-    assert again.symbols(FUNDING) == (("BTC", "ETH", "SOL") if beside == "another writer" else ("BTC", "ETH"))
+    assert again.symbols(FUNDING) == (("BTC", "ETH", "SOL") if event == "another writer" else ("BTC", "ETH"))
     assert len(again.read(FUNDING, *EVER)) == 192 * len(again.symbols(FUNDING))
 
 

@@ -55,7 +55,7 @@ def neighbour(archive: Archive) -> Archive:
     return second
 
 
-def beside(archive: Archive) -> None:
+def add_files(archive: Archive) -> None:
     others(archive.path / "prices.parquet")
     others(one_of(archive).with_name("prices.parquet"))
     (archive.path / "notes.txt").write_text(TEXT)
@@ -121,7 +121,7 @@ class Case(NamedTuple):
 
 _DAMAGED, _MARKER = "the file is damaged .*: restore it from a copy", r"archive\.json is damaged"
 CASES = {
-    "files beside": Case(beside, None, None),
+    "other files": Case(add_files, None, None),
     "another's Parquet instead": Case(instead, _DAMAGED, _DAMAGED),
     "a twin's file instead": Case(of_a_twin, _DAMAGED, _DAMAGED),
     "a folder instead": Case(folder_instead, _DAMAGED, _DAMAGED),

@@ -246,7 +246,7 @@ def false_interval(minutes: float, first: int, last: int, body: Body, query: Bod
             row["intervalMinutes"] = minutes
 
 
-def beside_the_hour(body: Body, query: Body) -> None:
+def off_the_hour(body: Body, query: Body) -> None:
     """Payments half an hour late."""
     for rows in series_of(body).values():
         need(rows and "intervalMinutes" in rows[0])
@@ -700,7 +700,7 @@ LIES: dict[str, Lie] = {
         partial(other_unit_from, "oi_usd", 0.001, 0.5), "unit change", "oi_usd of okx .* another unit"
     ),
     "payments half an hour late": Lie(
-        beside_the_hour, "payments off the hour", "are not at a whole hour from 2026-06-01 00:(29|30)"
+        off_the_hour, "payments off the hour", "are not at a whole hour from 2026-06-01 00:(29|30)"
     ),
     "one payment of 48 minutes": Lie(
         partial(false_interval, 48, 1, 2),
@@ -720,7 +720,7 @@ LIES: dict[str, Lie] = {
     "rows some seconds aside": Lie(partial(aside, 17), "off the resolution", r"step_hours \d, time 2026"),
     "every second row": Lie(thinned, "off the resolution", r"step_hours \d, median hours_apart \d"),
     "a venue twice": Lie(partial(second_name, "OKX "), "one venue twice", "one venue has two names"),
-    "okex beside okx": Lie(partial(second_name, "okex"), "one venue twice", "one venue has two names"),
+    "okex next to okx": Lie(partial(second_name, "okex"), "one venue twice", "one venue has two names"),
     "a venue in wide letters": Lie(
         partial(second_name, "\uff4fkx"), "one venue twice", "one venue has two names"
     ),
@@ -1149,7 +1149,7 @@ ODD: dict[str, tuple[str, Change, str]] = {
         lambda body, query: body["data"][0].update(net_volume=-5.0, account_value=-1.0, oi_change=-2.0),
         "",
     ),
-    "signed figures beside the rows": (
+    "signed figures next to the rows": (
         "hip3.leaderboard",
         lambda body, query: body.update(net_volume=-5.0, total_account_value=-1.0),
         "",

@@ -392,8 +392,8 @@ VENUES = [
 
 def schemathesis(url: str, folder: Path, *options: str) -> str:
     """Output of a run without findings."""
-    beside = str(Path(sys.executable).parent)
-    command = shutil.which("schemathesis", path=beside) or shutil.which("schemathesis")
+    scripts = str(Path(sys.executable).parent)
+    command = shutil.which("schemathesis", path=scripts) or shutil.which("schemathesis")
     assert command is not None, "schemathesis is not installed: pip install -e '.[dev]'"
     config = ["--config-file", str(Path(__file__).with_name("schemathesis.toml"))]
     asked = ["run", f"{url}/openapi.json", "-H", f"X-Api-Key: {KEY}", "--request-timeout", "120"]

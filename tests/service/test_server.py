@@ -39,8 +39,8 @@ def test_hash_of_the_service_covers_all_imported_modules() -> None:
     imported = {name.replace(".", "/") for text in sources for name in modules.findall(text)}
     imported |= {name for text in sources for line in names.findall(text) for name in line.split(", ")}
     hashed = ("sources", "analysis/black76", "support", "tables", "units")
-    beside = ("errors", "client/transport")
-    assert {name for name in imported if not name.startswith((*hashed, *beside))} == set()
+    others = ("errors", "client/transport")
+    assert {name for name in imported if not name.startswith((*hashed, *others))} == set()
     assert service.server.code_digest() == package_digest(*hashed)
 
 
