@@ -89,22 +89,24 @@ def options(
     Returns
     -------
     Dataset
-        Amounts have the suffix ``_usd`` or ``_coin`` of `currency`. Over ``time``, the chains and the
-        deliveries between them: ``equity``, ``drawdown`` (fraction of the peak), ``option_pnl``,
-        ``underlying_pnl`` (futures, perpetuals and spot of the rule), ``hedge_pnl``, ``funding``, ``fees``,
-        ``spread`` (of options: distance of the fills from the marks), each for the step that ends at the
-        time. Equity is `capital` plus the cumulative sums of the first four of these minus those of ``fees``
-        and ``spread``. ``contribution`` over ``term`` and ``time`` divides ``option_pnl``. After the trades
-        of each time: ``delta`` [coins] of the rule's position, ``net_delta`` with the hedge, ``gamma``,
-        ``vega`` and ``theta`` of the options as in `derivdata.analysis.position.greeks`, ``hedge_quantity``
-        [coins, or USD of an inverse perpetual], ``margin``, ``option_legs``. Counts at each time:
-        ``unmarked_options`` (no surface, the last mark is used), ``interpolated_marks`` (an expiry without a
-        separate fit), ``refused_trades``, ``unhedged`` (a hedge was due and the perpetual had no price). Over
-        ``fill``, each trade and delivery of a leg: ``fill_time``, ``fill_side``, ``fill_expiry``,
-        ``fill_strike``, ``fill_quantity``, ``fill_price`` and ``fill_mark`` per coin, ``fill_fee``,
-        ``fill_reason``. Scalars: ``net``, ``max_drawdown``, ``margin_calls`` (times at which the margin was
-        above the equity), ``missing_funding_hours``, ``gap_hours`` (time of gaps in the chains with open
-        options).
+        Amounts have the suffix ``_usd`` or ``_coin`` of `currency`.
+
+        - Over ``time``, the chains and the deliveries between them: ``equity``, ``drawdown`` (fraction of the
+          peak), ``option_pnl``, ``underlying_pnl`` (futures, perpetuals and spot of the rule), ``hedge_pnl``,
+          ``funding``, ``fees`` and ``spread`` (of options: distance of the fills from the marks), each for
+          the step that ends at the time. Equity is `capital` plus the cumulative P&L and funding, minus the
+          cumulative fees and spread. ``contribution`` over ``term`` and ``time`` divides ``option_pnl``.
+        - After the trades of each time: ``delta`` [coins] of the rule's position, ``net_delta`` with the
+          hedge, ``gamma``, ``vega`` and ``theta`` of the options as in `derivdata.analysis.position.greeks`,
+          ``hedge_quantity`` [coins, or USD of an inverse perpetual], ``margin`` and ``option_legs``.
+        - Counts at each time: ``unmarked_options`` (no surface, the last mark is used),
+          ``interpolated_marks`` (an expiry without a separate fit), ``refused_trades`` and ``unhedged`` (a
+          hedge was due and the perpetual had no price).
+        - Over ``fill``, each trade and delivery of a leg: ``fill_time``, ``fill_side``, ``fill_expiry``,
+          ``fill_strike``, ``fill_quantity``, ``fill_price`` and ``fill_mark`` per coin, ``fill_fee`` and
+          ``fill_reason``.
+        - Scalars: ``net``, ``max_drawdown``, ``margin_calls`` (times at which the margin was above the
+          equity), ``missing_funding_hours`` and ``gap_hours`` (time of gaps in the chains with open options).
 
     Raises
     ------

@@ -93,15 +93,19 @@ def clean(
     -------
     DataFrame
         The remaining rows, in their columns and order, with ``year_fraction`` [years] and ``status`` (int32):
-        ``EXPIRY_TIME_ASSUMED`` (expiry was a date; 08:00 UTC), ``NEAR_EXPIRY``, ``ONE_SIDED`` (an ask without
-        a bid), ``DUPLICATE`` (another row has the same expiry, strike and side: rows of several contracts,
-        such as coin and USDC, are all returned; of repeated rows of one contract only the best, by larger
-        open interest, then tighter quote, then lower volatility). ``attrs["dropped"]`` counts removed rows,
-        in this order: ``expired``, ``strike``, ``iv_missing``, ``iv_not_positive``, ``iv_too_high``,
-        ``underlying``, ``duplicate``, ``crossed`` (bid above ask), ``no_time_value`` (the mark, or else the
-        mid, is not strictly between intrinsic and the forward of a call or the strike of a put), ``outlier``.
-        ``attrs["omitted"]`` has the open interest of live options that were removed for their volatility or
-        price, which `exposure` counts.
+
+        - ``EXPIRY_TIME_ASSUMED``: the expiry was a date, and 08:00 UTC is used.
+        - ``NEAR_EXPIRY``: the expiry is closer than `min_time`.
+        - ``ONE_SIDED``: an ask without a bid.
+        - ``DUPLICATE``: another row has the same expiry, strike and side. Rows of several contracts, such as
+          coin and USDC, are all returned. Of repeated rows of one contract only the best is returned, by
+          larger open interest, then tighter quote, then lower volatility.
+
+        ``attrs["dropped"]`` counts removed rows, in this order: ``expired``, ``strike``, ``iv_missing``,
+        ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``, ``crossed`` (bid above ask),
+        ``no_time_value`` (the mark, or else the mid, is not strictly between intrinsic and the forward of a
+        call or the strike of a put), ``outlier``. ``attrs["omitted"]`` has the open interest of live options
+        that were removed for their volatility or price, which `exposure` counts.
 
     Raises
     ------

@@ -300,17 +300,21 @@ def forecast_carry(
     Returns
     -------
     Dataset, the panel's dims without ``exchange`` and ``time``, with ``pair``
-        ``net_bps`` (mean), ``net_median_bps``, ``net_low_bps`` and ``net_high_bps`` (interval with
-        probability `level`), ``probability_net_positive``, ``gross_bps`` (mean before cost), ``cost_bps``,
-        ``decisions`` (effective number of past decisions: the time spanned by their outcomes over the holding
-        time), ``status``; coordinates ``pair`` (``"okx/bybit"``), ``long`` and ``short``, by which
-        ``sel(long="okx", short="bybit")`` selects, ``hold_hours``, and ``time``, the end of the last whole
-        period, from which the pair is held. With `prices` also ``funding_bps`` and ``price_bps``, the
-        components of ``gross_bps``; with `component_intervals` also their ``_low_bps`` and ``_high_bps``. NaN
-        with status ``gap`` if a leg is unknown within the last day or in more than a third of the last day,
-        three days or week, with ``too_few`` below 30 periods of history or 10 past decisions.
-        ``few_decisions``: fewer than eight effective decisions. ``cannot_tell``: the pair's own past outcomes
-        span less than a holding time, so there is a mean but no interval.
+        - ``net_bps`` (mean), ``net_median_bps``, and ``net_low_bps`` and ``net_high_bps``, the interval with
+          probability `level` [bps, after cost].
+        - ``probability_net_positive`` [1], ``gross_bps`` (mean before cost) and ``cost_bps`` [bps].
+        - With `prices` also ``funding_bps`` and ``price_bps``, the components of ``gross_bps``; with
+          `component_intervals` also their ``_low_bps`` and ``_high_bps``.
+        - ``decisions``: effective number of past decisions, that is the time spanned by their outcomes over
+          the holding time.
+        - ``status``: ``gap`` if a leg is unknown within the last day or in more than a third of the last day,
+          three days or week; ``too_few`` below 30 periods of history or 10 past decisions; both with NaN.
+          ``few_decisions``: fewer than eight effective decisions. ``cannot_tell``: the pair's own past
+          outcomes span less than a holding time, so there is a mean but no interval.
+
+        The coordinates are ``pair`` (``"okx/bybit"``), ``long`` and ``short``, by which ``sel(long="okx",
+        short="bybit")`` selects, ``hold_hours`` [h], and ``time``, the end of the last whole period, from
+        which the pair is held.
 
     Raises
     ------

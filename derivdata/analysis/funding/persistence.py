@@ -338,16 +338,21 @@ def half_life(
     Returns
     -------
     Dataset, the panel's dims without ``time``
-        ``half_life_hours``: NaN with status ``anti_persistent`` if φ ≤ 0 (for components also their ends, if
-        adjacent values are negatively correlated), inf with ``unit_root`` if φ ≥ 1. ``half_life_low_hours``
-        and ``half_life_high_hours``: the interval of components, 0 to inf. ``half_life_corrected_hours`` and
-        ``phi_corrected``: with the small-sample correction (nφ + 1)/(n − 3); for components both are
-        median-unbiased and the same. ``persistent_share``: the fraction of the variance in the part that
-        decays with this half-life; 1 for ``"ols"``. ``phi`` per step, ``mean_bps_8h``, ``intercept_bps_8h``,
-        ``noise_variance`` (not for components), ``step_hours``, ``pairs``, ``off_grid`` (settlements omitted
-        because they are between two steps), ``status``; ``cannot_tell`` if an interval of components (at 0.9
-        if `level` is None) contains everything from a step to infinity. All values are NaN below 30 pairs of
-        adjacent values; a pair across a gap does not count.
+        - ``half_life_hours`` [h]: NaN with status ``anti_persistent`` if φ ≤ 0 (for components also its
+          interval, if adjacent values are negatively correlated), inf with ``unit_root`` if φ ≥ 1.
+        - ``half_life_low_hours`` and ``half_life_high_hours`` [h]: the interval of components, from 0 to inf.
+        - ``half_life_corrected_hours`` [h] and ``phi_corrected``: with the small-sample correction (nφ +
+          1)/(n − 3). Components are median-unbiased already, so both are unchanged.
+        - ``persistent_share`` [1]: the fraction of the variance in the part that decays with this half-life;
+          1 for ``"ols"``.
+        - ``phi`` per step, ``mean_bps_8h``, ``intercept_bps_8h``, ``noise_variance`` (not for components) and
+          ``step_hours`` [h].
+        - ``pairs``, the number of pairs of adjacent values, and ``off_grid``, the number of settlements
+          omitted because they are between two steps.
+        - ``status``: also ``cannot_tell`` if the interval of components (at 0.9 if `level` is None) contains
+          everything from a step to infinity.
+
+        All values are NaN below 30 pairs; a pair across a gap does not count.
 
     Raises
     ------

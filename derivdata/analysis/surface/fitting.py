@@ -212,17 +212,22 @@ def fit(
     Returns
     -------
     Dataset over the dims of `iv` without `dim`
-        The variables of `derivdata.analysis.smile.evaluate`, and ``theta``, ``rho``, ``psi`` of each slice
-        (eSSVI only); ``atm_error_vol`` [per √year], fitted minus quoted volatility at the money (linear in
-        variance between the two nearest quotes, NaN without one on either side); ``strip_variance`` [1], the
-        part of total variance priced by the quotes only, between ``strip_low`` and ``strip_high``
-        [log-moneyness], for `derivdata.analysis.variance.model_free`. NaN with its reason in ``status`` for
-        an expiry that is past, has fewer than 3 strikes, or is padding; the other expiries are fitted without
-        it. ``OFF_QUOTES`` if other expiries keep a slice away from its quotes, or no slice has their shape.
-        ``FALLBACK_USED`` if the search of ``"svi"`` found no arbitrage-free surface and eSSVI is used.
-        ``nfev`` counts for the whole surface. With bumps also ``bump_unit`` [log-moneyness] and ``bump_1`` to
-        ``bump_7`` [1], their heights in total variance: `derivdata.analysis.smile.total_variance` and all
-        functions of surfaces add them to the SVI slice. Lazy if `iv` is.
+        The variables of `derivdata.analysis.smile.evaluate`, and:
+
+        - ``theta``, ``rho`` and ``psi`` of each slice (eSSVI only).
+        - ``atm_error_vol`` [per √year]: fitted minus quoted volatility at the money. The quoted one is linear
+          in variance between the two nearest quotes; NaN without a quote on either side.
+        - ``strip_variance`` [1]: the part of total variance priced by the quotes only, between ``strip_low``
+          and ``strip_high`` [log-moneyness], for `derivdata.analysis.variance.model_free`.
+        - With bumps, ``bump_unit`` [log-moneyness] and ``bump_1`` to ``bump_7`` [1], their heights in total
+          variance. `derivdata.analysis.smile.total_variance` and all functions of surfaces add them to the
+          SVI slice.
+        - ``status``: ``OFF_QUOTES`` if other expiries keep a slice away from its quotes, or no slice has
+          their shape. ``FALLBACK_USED`` if the search of ``"svi"`` found no arbitrage-free surface and eSSVI
+          is used.
+
+        ``nfev`` counts for the whole surface. An expiry that is past, has fewer than 3 strikes, or is padding
+        is NaN with the reason in ``status``, and the other expiries are fitted without it. Lazy if `iv` is.
 
     Raises
     ------

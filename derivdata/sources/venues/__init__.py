@@ -123,19 +123,29 @@ def facts(venues: Sequence[str] | None = None, *, day: times.TimeLike | None = N
     Returns
     -------
     DataFrame
-        ``exchange``; ``symbol`` (empty: all symbols of the venue); ``fact``: ``interval_hours``,
-        ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval), ``maker_fee_bps``, ``taker_fee_bps``
-        (of futures), ``option_taker_fee_bps`` and ``option_fee_cap`` (maximum as a share of an option's
-        price), ``option_delivery_fee_bps`` (of options that are delivered in the money) and
-        ``daily_option_delivery_fee_bps`` (of those that do not expire on a Friday),
-        ``option_averaging_minutes`` and ``future_averaging_minutes`` (length before expiry over which the
-        settlement price is averaged), ``contract_coin`` or ``contract_usd`` (size of a linear or an inverse
-        contract), ``multiplier`` (coins per unit of a symbol such as 1000PEPE), ``rate_period_hours`` (quoted
-        period of a rate, if it is not the interval), ``rate_scale`` (the fraction that a stated rate of 1
-        means), ``open_interest_sides`` (1 or 2); ``value`` and ``unit``; ``as_of``, the date of the value;
-        ``nature``: ``recorded`` (a response of the venue), ``sample`` (quoted in a client's source),
-        ``documentation``; ``source``, its reference; ``confirmed`` (False with only one source, or if two
-        contradict each other). Values without an accessible source are absent.
+        One row per fact, with the columns:
+
+        - ``exchange``, and ``symbol``, which is empty for all symbols of the venue.
+        - ``fact``, ``value`` and ``unit``: see below.
+        - ``as_of``: the date of the value.
+        - ``nature``: ``recorded`` (a response of the venue), ``sample`` (quoted in a client's source) or
+          ``documentation``. ``source`` is its reference.
+        - ``confirmed``: False with only one source, or if two sources contradict each other.
+
+        Values without an accessible source are absent. The facts are:
+
+        - ``interval_hours``, ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval).
+        - ``maker_fee_bps`` and ``taker_fee_bps`` (of futures), ``option_taker_fee_bps``, and
+          ``option_fee_cap`` (maximum as a share of an option's price).
+        - ``option_delivery_fee_bps`` (of options delivered in the money) and
+          ``daily_option_delivery_fee_bps`` (of those that do not expire on a Friday).
+        - ``option_averaging_minutes`` and ``future_averaging_minutes``: length before expiry over which the
+          settlement price is averaged.
+        - ``contract_coin`` or ``contract_usd``: size of a linear or an inverse contract. ``multiplier``:
+          coins per unit of a symbol such as 1000PEPE.
+        - ``rate_period_hours``: period of a quoted rate, if it is not the interval. ``rate_scale``: the
+          fraction that a stated rate of 1 means.
+        - ``open_interest_sides``: 1 or 2.
 
     Raises
     ------
