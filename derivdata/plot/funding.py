@@ -223,8 +223,8 @@ def funding_heatmap(
     -------
     Axes, or a plotly Figure
         Venues in order of their mean rate, the highest at the top, with the mean in the name; of more than
-        12, the six highest and the six lowest. Missing rates are grey; arrows of the colour scale mark rates
-        beyond it.
+        12, the six highest and the six lowest. Each colour has four levels. Missing rates are grey; arrows
+        of the colour scale mark rates beyond it.
 
     Raises
     ------
@@ -289,7 +289,10 @@ def funding_heatmap(
     _thin_names(ax)
     is_missing = np.isnan(shown) & is_venue[:, None]
     _mark_gaps(ax, is_missing, edges)
-    style.note(ax, _colour_key(middle, has_gaps=bool(is_missing.any())))
+    key = _colour_key(middle, has_gaps=bool(is_missing.any()))
+    if usual and len(usual) < len(means):
+        key += f"; without {len(usual)} venues mostly at 0 to {level:g} bps"
+    style.note(ax, key)
     ends = ("neither", "min", "max", "both")
     beyond = ends[bool(np.nanmin(shown) < middle - reach) + 2 * bool(np.nanmax(shown) > middle + reach)]
     scale = style.colorbar(ax, drawn, f"{_written(hours)} mean rate [bps per 8 h]", extend=beyond)

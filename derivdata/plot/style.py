@@ -40,6 +40,8 @@ NO_DATA = "#c3c7cd"
 _PURPLE = "#7b5cc4"
 _ORANGE = "#c8640a"
 """Colours of the lowest and highest rates, visible on light and dark pages."""
+_LEVELS = (0.3, 0.5, 0.75, 1.0)
+"""Opacity of rates near zero to far from it. Levels are easier to tell apart than continuous colours."""
 
 FOOTER = "footer"
 """Id of the text with the source. A report removes it and writes it below its figures."""
@@ -105,16 +107,14 @@ def colours_with_gaps(name: str) -> Colormap:
 
 
 def page_colours() -> Colormap:
-    """Return a colour map from purple to orange whose middle is transparent on any page.
+    """Return four levels of purple and four of orange, pale in the middle, visible on any page.
 
     Missing cells are grey.
     """
-    from matplotlib.colors import ListedColormap, to_rgb
+    from matplotlib.colors import ListedColormap, to_rgba
 
-    at = np.linspace(-1.0, 1.0, 257)
-    colours = np.empty((len(at), 4))
-    colours[:, :3] = np.where(at[:, None] < 0.0, to_rgb(_PURPLE), to_rgb(_ORANGE))
-    colours[:, 3] = np.abs(at)
+    purples = [to_rgba(_PURPLE, alpha) for alpha in _LEVELS[::-1]]
+    colours = purples + [to_rgba(_ORANGE, alpha) for alpha in _LEVELS]
     return ListedColormap(colours).with_extremes(bad=GREY)
 
 
