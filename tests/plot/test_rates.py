@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from matplotlib.colors import to_rgb
 from matplotlib.text import Annotation
 
 import derivdata as dd
@@ -25,9 +26,10 @@ def lanes(ax: Any) -> list[Any]:
 
 def test_missing_rates_are_gaps_and_steps_are_means() -> None:
     """240 hours in steps of two: a mean of two samples; beta's hole of 12 hours is six steps."""
-    [beta] = lanes(plot.funding_history(made.funding(), venues=["beta"]))
+    [beta] = lanes(plot.funding_history(made.funding(), venues=["beta"], step="2h"))
     assert np.flatnonzero(np.isnan(beta.get_ydata())).tolist() == list(range(50, 56)), "a hole is a gap"
     assert len(lanes(plot.funding_history(made.funding(), step="1D"))[0].get_xdata()) == 10
+    assert len(lanes(plot.funding_history(made.funding()))[0].get_xdata()) == 30, "steps of 8 hours"
 
 
 @pytest.mark.parametrize(("spike", "is_cut"), [(4.0, False), (100.0, True)])
@@ -35,7 +37,7 @@ def test_a_lane_is_cut_only_at_a_rate_that_would_flatten_the_others(spike: float
     """A step with 4 bps makes its lane taller; a step with 100 bps would leave no height for the others."""
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(~table.index.isin([4, 5]), spike)
-    ax = plot.funding_history(table)
+    ax = plot.funding_history(table, step="2h")
     first, second = lanes(ax)[:2]
     assert (np.nanmax(first.get_ydata()) - ax.get_yticks()[0] > 0.9 * spike) != is_cut
     assert any(line.get_marker() == "^" for line in ax.lines) == is_cut
@@ -62,7 +64,7 @@ def test_rate_outside_its_lane_is_an_arrowhead() -> None:
     """One step among 360 is far above the others: the mean of 2 and 200 bps."""
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 200.0)
-    ax = plot.funding_history(table)
+    ax = plot.funding_history(table, step="2h")
     words = [text.get_text().replace("\n", " ") for text in ax.texts]
     key = "orange: longs pay, purple: shorts pay; means over 2 h; ▲▼: cut"
     assert key in words
@@ -245,7 +247,11 @@ def test_venues_at_the_usual_rate_are_omitted_from_a_heat_map() -> None:
     assert title == "funding: longs on gamma paid most, 1.6 bps per 8 h on average"
     assert set(plot.data(ax)["exchange"]) == {"alpha", "beta", "gamma"}
     notes = [" ".join(t.get_text().split()) for t in ax.texts]
-    assert "orange: longs pay, purple: shorts pay" in notes
+    assert "orange: longs pay, purple: shorts pay; without 2 venues mostly at 0 to 1 bps" in notes
+    [mesh] = ax.collections
+    pale, strong = mesh.cmap(mesh.norm([0.1, -2.9]))
+    assert pale == pytest.approx([*to_rgb("#c8640a"), 0.3]), "longs pay a little"
+    assert strong == pytest.approx([*to_rgb("#7b5cc4"), 1.0])
     assert ax.get_ylabel() == "1 of 3 venues, mean [bps per 8 h]"
 
 
