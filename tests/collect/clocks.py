@@ -29,7 +29,7 @@ class SimulatedClock:
             self._now += pd.Timedelta(max(seconds, 0.0), "s").round("us")
             return self._stopped
 
-    def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:
+    def receive(self, source: queue.SimpleQueue[T], seconds: float | None) -> T | None:
         try:
             return source.get(timeout=HANGS_SECONDS)
         except queue.Empty:
@@ -50,7 +50,7 @@ class EventClock:
         self._now = now
         self._changed = threading.Condition()
         self._until: dict[int, pd.Timestamp] = {}
-        self._sources: dict[int, queue.Queue[object]] = {}
+        self._sources: dict[int, queue.SimpleQueue[object]] = {}
         self._stopped = False
         self._own = threading.get_ident()
         self._earlier = {*threading.enumerate()} - {threading.current_thread()}
@@ -70,7 +70,7 @@ class EventClock:
                 self._until.pop(me, None)
             return self._stopped
 
-    def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:
+    def receive(self, source: queue.SimpleQueue[T], seconds: float | None) -> T | None:
         me = threading.get_ident()
         with self._changed:
             far = pd.Timedelta(365, "D") if seconds is None else pd.Timedelta(seconds, "s")

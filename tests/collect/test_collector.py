@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pandas as pd
@@ -102,16 +103,37 @@ def test_exception_in_an_adapter_fails_only_its_venue_and_is_named(
     assert "bybit" in _rows(archive, "funding_history").index.get_level_values("exchange")
 
 
+def test_venue_is_polled_again_if_an_interrupt_loses_its_poll(
+    make_collector, archive, clock, monkeypatch
+) -> None:
+    collector = make_collector("okx", names=["funding_history"])
+    receive = clock.receive
+
+    def interrupt(source, seconds):
+        receive(source, seconds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(clock, "receive", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        collector.once()
+    monkeypatch.setattr(clock, "receive", receive)
+    collector._threads["okx"].join()
+    clock.wait(60)
+    assert collector.once()["funding_history"] > 0
+
+
 def test_hanging_poll_is_recorded_as_unanswered_after_ten_minutes(
     make_collector, archive, clock, monkeypatch
 ) -> None:
     """Otherwise a venue whose thread hangs would look like one that is no longer collected."""
     collector, began = make_collector("okx", names=["funding_history"]), clock.utc()
     monkeypatch.setattr(clock, "receive", lambda source, seconds: None)
-    monkeypatch.setattr(collector, "_poll", lambda name: None)
+    release = threading.Event()
+    monkeypatch.setattr(collector, "_poll", lambda name: release.wait(60))
     for _ in range(120):
         collector._minute(deadline=50)
         clock.wait(60)
+    release.set()
     ledger = archive.requests()
     assert ledger["error"].tolist() == [
         f"okx: the poll that started at {began:%Y-%m-%d %H:%M} is still running"

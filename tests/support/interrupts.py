@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import sys
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -12,8 +14,13 @@ from typing import Any
 
 __all__ = ["Interrupted", "interrupted", "places"]
 
-_CHECKED = ("CALL", "PRECALL", "RESUME", "JUMP_BACKWARD")
-"""Bytecodes after which CPython looks for signals (Python/ceval.c, CHECK_EVAL_BREAKER, 3.11 to 3.13)."""
+_CHECKED = ("CALL", "RESUME", "JUMP_BACKWARD")
+"""Bytecodes after which CPython looks for signals (Python/ceval.c, CHECK_EVAL_BREAKER, 3.11 to 3.13).
+
+A specialised PRECALL of 3.11 checks too, but it has made the call: this is the place after CALL.
+"""
+
+_STDLIB = (threading.__file__, contextlib.__file__)
 
 
 @dataclass
@@ -39,6 +46,8 @@ class _Strike:
         code = frame.f_code
         if not code.co_filename.startswith(self._files) or code.co_name == "__del__":
             return None  # Python reports and drops what is raised in a destructor
+        if code.co_filename in _STDLIB and not self._serves_a_caller(frame):
+            return None  # a lock of another library, which no caller of that library can protect
         frame.f_trace_opcodes = True
         if event == "return":
             self._before.pop(frame, None)
@@ -48,6 +57,13 @@ class _Strike:
             if self._anywhere or (before is not None and _is_checked(code, before)):
                 self._pass(frame)
         return self
+
+    def _serves_a_caller(self, frame: FrameType) -> bool:
+        """Return whether the function that called into `threading` or `contextlib` is in one of the files."""
+        caller: FrameType | None = frame
+        while caller is not None and caller.f_code.co_filename in _STDLIB:
+            caller = caller.f_back
+        return caller is not None and caller.f_code.co_filename.startswith(self._files)
 
     def _pass(self, frame: FrameType) -> None:
         self.passed += 1

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
@@ -69,9 +71,10 @@ class Refills:
         self._tables = [name for name in available if polls.collects(name)]
         self._started: dict[str, pd.Timestamp] = {}
         self._reported: dict[str, pd.Timestamp] = {}
-        self._done: queue.Queue[Backfilled | ArchiveError] = queue.Queue()
+        # `SimpleQueue` is written in C. An interrupt in `Queue` or `Condition` can leave their lock acquired.
+        self._done: queue.SimpleQueue[Backfilled | ArchiveError] = queue.SimpleQueue()
         self._running: set[str] = set()
-        self._ended = threading.Condition()
+        self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()  # names of workers that ended
 
     def start_due(self, venues: Sequence[str]) -> None:
         """Start the workers of an hour, except for venues whose previous refill is still running."""
@@ -100,13 +103,15 @@ class Refills:
         """Refill now, and wait for all venues."""
         for name in venues:
             self._start(name)
-        with self._ended:
-            self._ended.wait_for(lambda: not self._running)
+        while self._running:
+            self._ended.get()
 
     def end(self) -> None:
         """Wait some time for the workers, whose own waits end when the clock is stopped."""
-        with self._ended:
-            self._ended.wait_for(lambda: not self._running, END_SECONDS)
+        deadline = time.monotonic() + END_SECONDS
+        while self._running and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                self._ended.get(timeout=max(deadline - time.monotonic(), 0.0))
 
     def count(self, minute: Minute) -> None:
         """Add the refills since the last call to a minute; raise `ArchiveError` of a failed write."""
@@ -131,11 +136,10 @@ class Refills:
         self._running.add(name)  # before the start: the worker may be done when it returns
         try:
             worker.start()
-        except RuntimeError:  # without a thread, nothing else would remove the name
-            with self._ended:
+        except BaseException:  # also an interrupt: without a thread, nothing else would remove the name
+            if not worker.is_alive():
                 self._running.discard(name)
-                self._ended.notify_all()
-            self._started.pop(name, None)
+                self._started.pop(name, None)
             raise
 
     def _run(self, name: str) -> None:
@@ -149,9 +153,8 @@ class Refills:
         except Exception as problem:  # an adapter's error: polls continue, and the next hour retries
             self._done.put(Backfilled(failed=[f"{name}: {problem!r}"]))
         finally:
-            with self._ended:
-                self._running.discard(name)
-                self._ended.notify_all()
+            self._running.discard(name)
+            self._ended.put(name)  # after the removal, so that a waiting thread sees it
 
     def _refilled(self, name: str) -> Backfilled:
         """Request the missing histories of the symbols from a venue."""
@@ -311,7 +314,8 @@ class Collector:
         self._push_troubles: dict[str, str] = {}  # by venue and channel, since the last minute
         self._ended = threading.Event()
         self._running: dict[str, pd.Timestamp] = {}  # venues that are being polled, and since when
-        self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
+        self._threads: dict[str, threading.Thread] = {}  # of the last poll of each venue
+        self._polls: queue.SimpleQueue[Poll | BaseException] = queue.SimpleQueue()
         self.refills = Refills(archive, self._venues, self.symbols, since=since, keep=keep)
         # Time of each fill of the last hour by its ID, of the venues with two paths.
         self._fill_times: dict[str, dict[str, pd.Timestamp]] = {}
@@ -561,10 +565,13 @@ class Collector:
         hung = []
         for name in self._venues.reachable():
             since = self._running.get(name)
+            if since is not None and self._polls.empty() and not self._threads[name].is_alive():
+                since = None  # an interrupt came after the poll was received
             if since is None:
                 title = f"derivdata-poll-{name}"
                 thread = threading.Thread(target=self._poll, args=(name,), name=title, daemon=True)
                 try:
+                    self._threads[name] = thread
                     self._running[name] = now
                     thread.start()
                 except BaseException:  # an interrupt; without its thread the poll would never end

@@ -186,7 +186,7 @@ class Clock(Protocol):
         """Wait; return whether collecting should stop instead."""
         ...
 
-    def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:
+    def receive(self, source: queue.SimpleQueue[T], seconds: float | None) -> T | None:
         """Wait for an item of another thread; None after `seconds`, or if collecting should stop."""
         ...
 
@@ -209,7 +209,7 @@ class MachineClock:
         """Wait; return whether collecting should stop instead."""
         return self._stopped.wait(max(seconds, 0.0))
 
-    def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:
+    def receive(self, source: queue.SimpleQueue[T], seconds: float | None) -> T | None:
         """Wait for an item of another thread; None after `seconds`, or if collecting should stop."""
         ends = math.inf
         if seconds is not None:
