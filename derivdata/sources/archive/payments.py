@@ -218,7 +218,7 @@ def complete_payments(rows: pd.DataFrame, read: Read, *, keeps_intervals: bool =
     count = min(-(-len(rows) // _ROWS_AT_ONCE), len(words))
     if count < 2:
         return _completed(rows, read, keeps_intervals=keeps_intervals)
-    groups = symbols * count // len(words)
+    groups = symbols * count // len(words)  # about equally many symbols in each
     completed = []
     conflicts: list[str] = []
     notices: list[str] = []

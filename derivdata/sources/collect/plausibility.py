@@ -266,11 +266,11 @@ class LastPolls:
             self._open |= current
             self._jumped = None
             return ""
-        since, first = self._jumped or (now, jump)
-        if not 1 / _JUMP_FACTOR < jump / first < _JUMP_FACTOR:  # another jump than before
+        since, first_jump = self._jumped or (now, jump)
+        if not 1 / _JUMP_FACTOR < jump / first_jump < _JUMP_FACTOR:  # another jump than before
             since = now
-            first = jump
-        self._jumped = (since, first)
+            first_jump = jump
+        self._jumped = (since, first_jump)
         if now - since >= _ACCEPTED_AFTER:
             self._open = current
             self._jumped = None

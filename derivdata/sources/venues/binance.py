@@ -312,18 +312,17 @@ _CONTRACT = spelled(
 
 def _contract(reading: Reading, row: _Contract) -> Instrument:
     """Return a contract; a perpetual that will be delisted has a day of delivery too."""
+    size: float | None = 1.0
+    status = row.state
     inverse = coin_margined(row.name)
+    if inverse:
+        size = row.usd
+        status = row.inverse_status
+        if size is None:
+            reading.fail(f"{row.name} has no contractSize")
     perpetual = row.kind in _RESTING
-    if inverse and row.usd is None:
-        reading.fail(f"{row.name} has no contractSize")
-    item = reading.contract(
-        row,
-        size=row.usd if inverse else 1.0,
-        inverse=inverse,
-        perpetual=perpetual,
-        active=(row.inverse_status if inverse else row.state) == "TRADING"
-        and not _is_shadow(reading, row.quote),
-    )
+    active = status == "TRADING" and not _is_shadow(reading, row.quote)
+    item = reading.contract(row, size=size, inverse=inverse, perpetual=perpetual, active=active)
     return item.without_expiry()
 
 

@@ -121,15 +121,15 @@ _CONTRACT = spelled(
 def _contract(reading: Reading, row: _Contract) -> Instrument:
     """Return a contract of the list; ``sizeMultiplier`` is a lot step, contracts are counted in coins."""
     quote = row.quote
+    if row.name.endswith("PERP"):
+        quote = "USDC"
+    tick: float | None = None
     units = reading.number(row.tick)
     places = reading.number(row.places)
-    return reading.contract(
-        row,
-        quote="USDC" if row.name.endswith("PERP") else quote,
-        perpetual=row.kind == "perpetual",
-        active=row.status == "normal",
-        tick=None if units is None or places is None else round(units * 10**-places, 12),
-    )
+    if units is not None and places is not None:
+        tick = round(units * 10**-places, 12)
+    perpetual = row.kind == "perpetual"
+    return reading.contract(row, quote=quote, perpetual=perpetual, active=row.status == "normal", tick=tick)
 
 
 _SIDED = partial(spelled, LongShortRow[str, str], time="ts")

@@ -99,6 +99,7 @@ def instruments(reading: Reading) -> Records:
 
 
 def _listed(reading: Reading, row: _Contract) -> Instrument:
+    """Return a contract; the size of a quanto contract is not a number of coins, and is missing."""
     size = 1.0 if row.inverse else None
     if not row.inverse and not row.quanto and row.multiplier:
         size = 1 / row.multiplier

@@ -45,6 +45,7 @@ from derivdata.sources.venues.wire import (
     Stamp,
     Wire,
     expiry_in,
+    one_side,
     refusal,
     spelled,
 )
@@ -176,21 +177,25 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     is_dated = not item.perpetual or row.rate == "" or row.due in ("", "0")
     amount = _one_side(reading, row.both, row.one)
     mark = reading.number(row.mark)
-    value = amount if item.inverse else reading.number(row.one_usd)
-    if value is None and not item.inverse:
-        doubled = reading.number(row.both_usd)
-        value = item.usd(amount, mark) if doubled is None else doubled / 2
-    if not item.inverse:
-        value_of_coins = item.usd(amount, mark)
-        reading.require_close(
-            value, value_of_coins, 0.2, "open interest in USD and in coins", step=_VALUE_STEP
-        )
-    figures: dict[str, Any] = {"oi_usd": value, "oi_coins": item.coins(amount, mark)}
-    if item.inverse:
+    figures: dict[str, Any] = {"oi_coins": item.coins(amount, mark)}
+    if item.inverse:  # open interest and volume are in USD
+        figures["oi_usd"] = amount
         figures["volume_usd"] = reading.number(row.traded)
-    hours = None if is_dated else reading.number(row.hours) or reading.interval(item)
-    if not is_dated and row.due:
-        figures["next_payment"] = reading.ms(row.due)
+    else:
+        value_of_coins = item.usd(amount, mark)
+        value = reading.number(row.one_usd)
+        if value is None:
+            value = one_side(reading.number(row.both_usd))
+        if value is None:
+            value = value_of_coins
+        what = "open interest in USD and in coins"
+        reading.require_close(value, value_of_coins, 0.2, what, step=_VALUE_STEP)
+        figures["oi_usd"] = value
+    hours = None
+    if not is_dated:
+        hours = reading.number(row.hours) or reading.interval(item)
+        if row.due:
+            figures["next_payment"] = reading.ms(row.due)
     state = reading.state(item, row, hours, time=time, **figures)
     # Perpetuals that will be delisted also have a delivery time.
     expiry = state.instrument.expiry if is_dated else None
@@ -313,6 +318,7 @@ _BASES = ("BTC", "ETH", "SOL", "XRP", "DOGE")
 
 
 def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:
+    """Return the requests about contracts of a category."""
     always = {"category": category}
     of = partial(_endpoint, margin=category)
     mark, index = (

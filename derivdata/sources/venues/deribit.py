@@ -167,16 +167,16 @@ def funding_history(reading: Reading) -> Records:
 
 def _require_sums(reading: Reading, rows: list[_Paid]) -> None:
     """Raise if the median sum of 8 hourly payments differs by a factor from the median stated sum."""
-    newest = sorted(rows[:_MAX_SUMS], key=lambda row: row.timestamp)
-    stamps = [int(row.timestamp) for row in newest]
-    cumulative = [0.0, *accumulate(row.interest_1h for row in newest)]
+    by_time = sorted(rows[:_MAX_SUMS], key=lambda row: row.timestamp)
+    stamps = [int(row.timestamp) for row in by_time]
+    cumulative = [0.0, *accumulate(row.interest_1h for row in by_time)]
     sums_of_eight = []
     stated_sums = []
-    for last in range(7, len(newest)):
+    for last in range(7, len(by_time)):
         first = last - 7
         if stamps[last] - stamps[first] == 7 * _HOUR_MS:
             sums_of_eight.append(abs(cumulative[last + 1] - cumulative[first]))
-            stated_sums.append(abs(newest[last].interest_8h))
+            stated_sums.append(abs(by_time[last].interest_8h))
     if len(stated_sums) < _MIN_SUMS:
         return
     added = statistics.median(sums_of_eight)
@@ -214,6 +214,7 @@ _OTHER_SIDE = {"long": "short", "short": "long"}
 
 
 def _liquidated(reading: Reading, rows: list[_Trade]) -> Records:
+    """Return the liquidations among trades, and the times of all trades."""
     records = Records()
     for row in rows:
         with reading.row():

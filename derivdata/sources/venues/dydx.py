@@ -96,6 +96,7 @@ def market_frames(reading: Reading) -> Records:
 
 
 def _states(reading: Reading, markets: dict[str, _Market]) -> Records:
+    """Return the contracts of markets by name, and the states of active ones at oracle prices."""
     records = Records()
     for name, row in markets.items():
         with reading.row():

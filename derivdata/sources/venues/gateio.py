@@ -357,6 +357,7 @@ _SECONDS = Paging(descending=True, start="from", end="to", unit="s", limit=1000)
 def _of_currency(
     settle: str, margin: Literal["linear", "inverse"], quote: str, **more: Any
 ) -> tuple[VenueEndpoint, ...]:
+    """Return the requests about contracts that settle in a currency."""
     base = f"/futures/{settle}"
     of = partial(_endpoint, margin=margin, quote=quote, **more)
     return (

@@ -125,6 +125,7 @@ def ticker(reading: Reading) -> Records:
 
 
 def _states(reading: Reading, rows: list[_Ticker], time: int | None) -> Records:
+    """Return the states of contracts that are not suspended, with hourly rates as fractions."""
     states = []
     for row in rows:
         with reading.row():
@@ -275,24 +276,25 @@ def taker_volume(reading: Reading) -> Records:
     """Read taker buys and sells, sent in columns: coins for PF_, USD for PI_."""
     volumes = reading.value(_Taken, "result.data")
     records = Records()
-    for item, start, step, *sides in _sides(reading, records, volumes.buy_volume, volumes.sell_volume):
+    steps = _sides(reading, records, volumes.buy_volume, volumes.sell_volume)
+    for item, start, resolution, bought, sold in steps:
         with reading.row():
-            records.taker_volumes += reading.taker_volumes(item, start, sides[0], sides[1], step)
+            records.taker_volumes += reading.taker_volumes(item, start, bought, sold, resolution)
     return records
 
 
 def _sides(
     reading: Reading, records: Records, long: list[Any], short: list[Any]
 ) -> Iterator[tuple[Instrument, int, str, Any, Any]]:
-    """Yield contract, start and length of each step, and its two values; add the starts to the records."""
+    """Yield contract, start, resolution, and both values of each step; add the starts to the records."""
     item = reading.instrument(reading.requested("symbol"), _named)
     resolution = reading.resolution("interval", "s")
     stamps = reading.value(list[float], "result.timestamp")
     if not len(stamps) == len(long) == len(short):
         reading.fail("columns of different lengths")
     records.times += map(reading.seconds, stamps)
-    for start, first_side, other in zip(records.times, long, short, strict=True):
-        yield item, start, resolution, first_side, other
+    for start, long_side, short_side in zip(records.times, long, short, strict=True):
+        yield item, start, resolution, long_side, short_side
 
 
 def open_interest_history(reading: Reading) -> Records:

@@ -99,7 +99,7 @@ def contracts(reading: Reading) -> Records:
             records.instruments.append(item)
             if not item.active:
                 continue
-            hours = _hours(reading, row) or reading.interval(item)
+            hours = _hours(row) or reading.interval(item)
             amount = reading.number(row.open_interest)
             usd = item.usd(amount, row.mark)
             coins = item.coins(amount, row.mark)
@@ -107,7 +107,7 @@ def contracts(reading: Reading) -> Records:
     return records
 
 
-def _hours(reading: Reading, row: _Contract) -> float | None:
+def _hours(row: _Contract) -> float | None:
     """Return the interval that a contract states, or else the one in the name of its rate."""
     interval_ms = row.current or row.announced
     if interval_ms:

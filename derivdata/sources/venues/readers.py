@@ -454,8 +454,11 @@ def okx_tiers(name_of: Named) -> Reader:
     """
 
     def size(item: Instrument, contracts: float) -> tuple[float | None, float | None]:
-        amount = None if item.size is None else contracts * item.size
-        return (amount, None) if item.inverse else (None, amount)
+        if item.size is None:
+            return None, None
+        if item.inverse:  # a contract is of USD
+            return contracts * item.size, None
+        return None, contracts * item.size
 
     return _tiers(_OkxTier, "data", lambda _, row: f"{row.instFamily}-SWAP", name_of, size)
 
@@ -473,7 +476,9 @@ def kucoin_tiers(name_of: Named) -> Reader:
     """Return a reader of KuCoin's tiers: limits are USDT, or coins of contracts that settle in coin."""
 
     def size(item: Instrument, limit: float) -> tuple[float | None, float | None]:
-        return (None, limit) if item.inverse else (limit, None)
+        if item.inverse:
+            return None, limit
+        return limit, None
 
     return _tiers(_KucoinTier, "data", lambda _, row: row.symbol, name_of, size)
 

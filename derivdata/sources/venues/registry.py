@@ -360,6 +360,7 @@ def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirm
 def _row(
     venue: Venue, table: str, endpoints: Sequence[VenueEndpoint], verified: Mapping[str, str]
 ) -> dict[str, str]:
+    """Return the row of a venue and table; `verified` has the day of the last check of each endpoint."""
     days = sorted(verified.get(f"{e.exchange} {e.path}", "") for e in endpoints)
     documented = "hyperliquid" if venue in DEX_VENUES else venue.exchange
     units = _UNITS[table]
@@ -388,12 +389,15 @@ def _is_listened_to(venue: Venue, endpoint: VenueEndpoint) -> bool:
 
 
 def _history_limit(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
-    polled = [e for e in endpoints if e.every is not None]
-    pools = {e.pool for e in endpoints}
+    """Describe the weight per second of each limit; a separate one next to polls is that of the history."""
+    is_polled = any(e.every is not None for e in endpoints)
     limits = []
-    for pool in sorted(pools):
+    for pool in sorted({e.pool for e in endpoints}):
         budget = venue.pools[pool] if pool else venue.budget
-        limits.append(f"{'its history ' if polled and pool else ''}{budget:.2g} a second")
+        text = f"{budget:.2g} a second"
+        if is_polled and pool:
+            text = f"its history {text}"
+        limits.append(text)
     return "; ".join(limits)
 
 
@@ -407,6 +411,7 @@ def _of_one(endpoints: Sequence[VenueEndpoint]) -> str:
 
 
 def _cadence(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
+    """Describe how often a collector requests a table; without polls, histories are refilled every hour."""
     if endpoints[0].what == "book":
         return "every 60 s, of chosen symbols"
     if any(_is_listened_to(venue, e) for e in endpoints):
@@ -416,6 +421,7 @@ def _cadence(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
 
 
 def _history(endpoints: Sequence[VenueEndpoint]) -> str:
+    """Describe how far back the requests of a table reach."""
     reaches = [e.paging.reach_days for e in endpoints if e.paging is not None]
     if not reaches:
         return "none"

@@ -264,14 +264,16 @@ def _filtered(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
         dexes = {dex for dex, _ in _listed(view, _CANDLES, "dex", "symbol")}
         _require(params["dex"] in dexes, f"unknown dex {params['dex']!r}")
         frame = frame[frame["dex"] == params["dex"]]
-    if (symbol := params.get("symbol")) is not None:
+    symbol = params.get("symbol")
+    if symbol is not None:
         dex, _, name = symbol.rpartition(":")
         names = {name for _, name in _listed(view, _CANDLES, "dex", "symbol")}
         _require(name in names, f"unknown symbol {symbol!r}")
         frame = frame[(frame["symbol"] == name) & ((frame["dex"] == dex) | (dex == ""))]
-    if (venue := params.get("venue")) is not None:
-        frame = frame[frame["venue"] == venue]
-    if (outcome := params.get("outcome_id")) is not None:
+    if params.get("venue") is not None:
+        frame = frame[frame["venue"] == params["venue"]]
+    outcome = params.get("outcome_id")
+    if outcome is not None:
         _require((outcome,) in _listed(view, _HIP4, "outcome_id"), f"unknown outcome {outcome!r}")
         frame = frame[frame["outcome_id"] == outcome]
     return frame

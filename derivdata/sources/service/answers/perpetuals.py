@@ -321,19 +321,13 @@ def _summary(view: View) -> pd.DataFrame:
             "total_oi_usd": total.round(2),
             "symbol_count": venues.size(),
             "top_symbol": venues["symbol"].first(),
-            "change_24h": _percent_change(total, daily[-2]),
-            "change_7d": _percent_change(total, daily[0]),
+            "change_24h": market.percent_change(total, daily[-2]),
+            "change_7d": market.percent_change(total, daily[0]),
             "sparkline_7d": [encoding.encode(row) for row in sparkline.to_numpy().tolist()],
             "market_share": total / total.sum(),
         }
     ).reset_index()
     return summary.sort_values(["total_oi_usd", "exchange"], ascending=[False, True])
-
-
-def _percent_change(now: pd.Series, before: pd.Series) -> Any:
-    """Return the change in percent; NaN where the value before is 0 or unknown."""
-    before = before.reindex(now.index)
-    return ((now / before.where(before > 0, np.nan) - 1) * 100).round(6)
 
 
 def ratio(context: RequestContext) -> dict[str, Any]:

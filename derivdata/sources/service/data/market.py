@@ -212,9 +212,9 @@ def board(frame: pd.DataFrame) -> pd.DataFrame:
             "price_usd": first["price_usd"],
             "price_24h_change_pct": first["price_24h_change_pct"],
             "volume_24h_usd": total["volume_24h_usd"].round(2),
-            "volume_24h_change_pct": _percent_change(total["volume_24h_usd"], total["volume_before_usd"]),
+            "volume_24h_change_pct": percent_change(total["volume_24h_usd"], total["volume_before_usd"]),
             "oi_usd": total["oi_usd"].round(2),
-            "oi_24h_change_pct": _percent_change(total["oi_usd"], total["oi_before_usd"]),
+            "oi_24h_change_pct": percent_change(total["oi_usd"], total["oi_before_usd"]),
             "top_funding_bps": top["funding_bps_8h"].reindex(total.index),
             "top_funding_exchange": top["exchange"].reindex(total.index),
             "liquidation_24h_usd": total["liquidation_24h_usd"].round(2),
@@ -225,8 +225,9 @@ def board(frame: pd.DataFrame) -> pd.DataFrame:
     return result
 
 
-def _percent_change(now: pd.Series, before: pd.Series) -> pd.Series:
-    """Return the change in percent; NaN where the value before is 0 or unknown."""
+def percent_change(now: pd.Series, before: pd.Series) -> pd.Series:
+    """Return the change in percent of each label of `now`; NaN where the value before is 0 or unknown."""
+    before = before.reindex(now.index)
     return ((now / before.where(before > 0) - 1) * 100).round(6)
 
 
@@ -343,7 +344,7 @@ def by_sums(
         return joined([all_totals.take(~unsure)]), joined([all_totals.take(unsure)])
     # 1. Find the buckets whose symbols differ between the times that reach into them.
     width_us = times.us(width)
-    hold_us = 1
+    hold_us = 1  # a row that is added up belongs to the bucket of its time only
     if not added and len(series):
         hold_us = int(np.max(windows.holds(series["resolution"])))
     buckets = _Buckets(series, width_us, hold_us, horizon)
@@ -370,7 +371,8 @@ class _Buckets:
 
     def __init__(self, series: pd.DataFrame, width_us: int, hold_us: int, horizon: pd.Timestamp) -> None:
         since = series["time"].array.asi8
-        until = np.maximum(np.minimum(since + hold_us, times.us(horizon)), since + 1)
+        until = np.minimum(since + hold_us, times.us(horizon))
+        until = np.maximum(until, since + 1)  # also a row at the horizon is in one bucket
         row, bucket, _ = windows.pieces(since, until, width_us)
         codes = series["exchange"].cat.codes.to_numpy()[row]
         self.first_bucket = 0
