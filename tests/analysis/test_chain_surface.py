@@ -266,4 +266,4 @@ def test_expiry_without_bids_has_no_share_of_two_sided_quotes():
     fitted = surface.from_chain(table, method="essvi")
     assert fitted["two_sided"].to_numpy().tolist() == [9, 0]
     np.testing.assert_array_equal(fitted["inside_share"], [1.0, np.nan])
-    np.testing.assert_array_equal(fitted["breach_vol"], [0.0, np.nan])
+    np.testing.assert_array_equal(fitted["breach_vol"], [0.0, 0.0])  # below every ask

@@ -131,9 +131,11 @@ def from_chain(
         ``largest_error_vol`` [per √year] is the largest error of a quote. If the chain has bid and ask
         prices, also:
 
-        - ``inside_share`` [1], the share of quotes for which the surface is between bid and ask;
-        - ``breach_vol`` [per √year], the maximum distance of the surface outside bid and ask, 0 if it is
-          inside for every quote;
+        - ``two_sided``, the number of quotes with bid and ask;
+        - ``inside_share`` [1], the share of these for which the surface is between bid and ask, NaN without
+          such quotes;
+        - ``breach_vol`` [per √year], the maximum distance of the surface below a bid or above an ask, also of
+          quotes with only one of them, 0 without a breach;
         - ``atm_half_spread_vol`` [per √year], half the spread at the money; ``OFF_AT_THE_MONEY`` in
           ``status`` if the surface or the quoted volatility is outside bid and ask there;
         - ``largest_error_spreads`` [1], the largest error of a quote relative to its spread.

@@ -353,10 +353,11 @@ def largest_errors(
     if spread is not None:
         off = (error / spread.where(spread > 0.0)).max("strike")
         outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
-        outside = outside.max("edge", skipna=False)  # NaN without a bid or an ask
+        is_two_sided = outside.notnull().all("edge")
+        outside = outside.max("edge")  # of an option without a bid, the distance above its ask
         breach = outside.max("strike").clip(0.0)
-        inside = (outside <= _INSIDE).where(outside.notnull()).mean("strike")
-        two_sided = outside.notnull().sum("strike").astype(np.int32)
+        inside = (outside <= _INSIDE).where(is_two_sided).mean("strike")
+        two_sided = is_two_sided.sum("strike").astype(np.int32)
         half = at_the_money_of(k, spread.where(spread >= 0.0) / 2.0, "strike")
         result["largest_error_spreads"] = off.assign_attrs(units="1")
         result["inside_share"] = inside.assign_attrs(units="1")
