@@ -435,13 +435,17 @@ def _signs(options: pd.DataFrame, dealer: Mapping[str, float] | None) -> Any:
 
 
 def _traded_usd(options: pd.DataFrame, name: Any, ratio: Any) -> Any:
-    """Return the USD of underlying to trade for each option, its forward times `ratio`."""
+    """Return the USD of underlying to trade for each option if its forward is multiplied by `ratio`.
+
+    The amounts are in the `_UNITS` of the greek: per 1 %, per point of volatility, or per day.
+    """
     columns = ["strike", "year_fraction", "iv", "side", "oi_coin", "underlying_price"]
     shape = (-1, *[1] * np.ndim(ratio))  # options along the first axis, ratios along the others
     strike, years, iv, side, coins, forward = (options[name].to_numpy().reshape(shape) for name in columns)
     level = forward * ratio
     greek = formulas.greeks(level, strike, years, iv, side, which=[name])[name]
-    return greek * coins * {"gamma": level**2 * 0.01, "vanna": level * 0.01, "charm": level / 365.0}[name]
+    usd_of_unit = {"gamma": level**2 * 0.01, "vanna": level * 0.01, "charm": level / 365.0}
+    return greek * coins * usd_of_unit[name]
 
 
 def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:

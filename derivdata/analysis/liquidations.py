@@ -160,18 +160,24 @@ def _follows_clock(level: Floats, finite: Bools, clock: _Clock) -> bool:
 
     The observations are blocks and days, because bursts of minutes make shorter ones dependent.
     """
+    # 1. Compute the mean of each block (day, block of the day), for days with all blocks.
     day = clock.day[finite] - np.min(clock.day[finite])
     days = int(np.max(day)) + 1
     place = day * _BLOCKS + clock.block[finite]
     count = np.bincount(place, minlength=days * _BLOCKS)
     total = np.bincount(place, weights=level[finite], minlength=days * _BLOCKS)
-    cells = np.where(count > 0, total / np.maximum(count, 1), np.nan).reshape(days, _BLOCKS)
-    full = np.isfinite(cells).all(axis=1)
-    daily = cells[full].mean(axis=1)
-    weekend = np.zeros(days, dtype=np.bool_)
-    weekend[day] = clock.weekend[finite]
-    apart = cells[full] - daily[:, None]
-    return _differ(apart.T, lost=len(apart) - 1) or _differ([daily[weekend[full]], daily[~weekend[full]]])
+    means = np.where(count > 0, total / np.maximum(count, 1), np.nan).reshape(days, _BLOCKS)
+    is_complete = np.isfinite(means).all(axis=1)
+    is_weekend = np.zeros(days, dtype=np.bool_)
+    is_weekend[day] = clock.weekend[finite]
+
+    # 2. Compare blocks without the means of their days, each of which takes a degree of freedom, then days.
+    daily = means[is_complete].mean(axis=1)
+    within_day = means[is_complete] - daily[:, None]
+    if _differ(within_day.T, lost=len(within_day) - 1):
+        return True
+    of_weekend = is_weekend[is_complete]
+    return _differ([daily[of_weekend], daily[~of_weekend]])
 
 
 def _differ(groups: Any, lost: int = 0) -> bool:
@@ -198,7 +204,7 @@ def _correlated(residuals: Floats, finite: Bools, mean: float) -> BranchingStatu
     power = float(level @ level)
     rho = np.array([level[lag:] @ level[:-lag] for lag in range(1, _LAGS + 1)]) / max(power, 1e-300)
     inflation = 1.0 + 2.0 * float(rho.sum())
-    by_chance = rho.sum() < 2.33 * np.sqrt(_LAGS / n)
+    by_chance = rho.sum() < 2.33 * np.sqrt(_LAGS / n)  # the 99 % quantile for independent buckets
     if by_chance or _ratio(power * inflation / n, mean) - _ratio(power / n, mean) <= _MATTERS:
         return BranchingStatus(0)
     return BranchingStatus.CORRELATED

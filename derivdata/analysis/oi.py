@@ -169,13 +169,16 @@ def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:
         raise ValueError(f"{name} must be a timestamp of the panel {of}, got {when!r}") from None
 
 
+# The methods get a venue's values x and the totals t of all venues, each at the start (0) and the end (1).
 def _base(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
+    """Return growth at the initial share, the change of share at the initial total, and their product."""
     s0 = x0 / t0
     s1 = x1 / t1
     return {"growth": s0 * (t1 - t0), "share": t0 * (s1 - s0), "interaction": (s1 - s0) * (t1 - t0)}
 
 
 def _midpoint(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
+    """Return growth at the mean share, and the change of share at the mean total."""
     s0 = x0 / t0
     s1 = x1 / t1
     return {"growth": (s0 + s1) / 2 * (t1 - t0), "share": (t0 + t1) / 2 * (s1 - s0)}
@@ -184,7 +187,7 @@ def _midpoint(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
 def _lmdi(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:
     """Split the change of a venue's `x` of the total `t` by the logarithmic mean Divisia index.
 
-    A venue that appears or disappears has no logarithm, and gets the midpoint's parts.
+    A venue that appears or disappears has no logarithm, and gets the parts of `_midpoint`.
     """
     defined = (x0 > 0) & (x1 > 0)
     ratio = (x1 / x0).where(defined, 1.0)
@@ -352,24 +355,31 @@ def _balanced(
     share = np.empty(oi.shape)
     gone = np.empty(oi.shape[:-1], dtype=np.bool_)
     for place in np.ndindex(oi.shape[:-2]):
-        block = oi[place]
-        into = share[place]
-        total = _fractions(block, into)
-        if chosen is None and not np.isnan(total).any():  # no value is missing
+        # 1. Without missing values, all venues are in the set.
+        amounts = oi[place]
+        shares = share[place]  # a view, which is written in place
+        total = _fractions(amounts, shares)
+        if chosen is None and not np.isnan(total).any():
             gone[place] = total.size > 0 and not (total > 0).any()
             continue
-        there = ~np.isnan(block)
-        member = there.mean(axis=-1) >= cover if chosen is None else chosen & there.any(axis=-1)
-        members = block[member]
+
+        # 2. Select the venues of the set.
+        has_value = ~np.isnan(amounts)
+        is_member = has_value.mean(axis=-1) >= cover if chosen is None else chosen & has_value.any(axis=-1)
+
+        # 3. Replace missing values by the last ones that are not too old.
+        members = amounts[is_member]
         values = members
-        if not there[member].all():  # fill with the last value, unless it is too old
+        if not has_value[is_member].all():
             last = last_valid(~np.isnan(members))
-            fresh = (last >= 0) & (stamps - stamps[np.maximum(last, 0)] <= oldest)
-            values = np.where(fresh, np.take_along_axis(members, np.maximum(last, 0), axis=-1), np.nan)
+            is_fresh = (last >= 0) & (stamps - stamps[np.maximum(last, 0)] <= oldest)
+            values = np.where(is_fresh, np.take_along_axis(members, np.maximum(last, 0), axis=-1), np.nan)
+
+        # 4. Compute the shares; `members` is a copy, whose memory is used again.
         _fractions(values, members)
-        into[...] = np.nan
-        into[member] = members
-        gone[place] = there.any(axis=-1) & np.isnan(into).all(axis=-1)
+        shares[...] = np.nan
+        shares[is_member] = members
+        gone[place] = has_value.any(axis=-1) & np.isnan(shares).all(axis=-1)
     return share, gone
 
 
@@ -436,9 +446,9 @@ _MIN_VALUES = 3
 _ENOUGH = 8.0
 """Minimum number of independent values for an interval. With 6, one random walk in twelve would be reported
 as a trend, with 8 one in twenty (table in docs/market-structure.md)."""
-_RATIOS = 6
-_LARGEST = 0.99
-_ROUNDING = 1e-12
+_RATIOS = 6  # ratios of autocorrelations that estimate φ
+_LARGEST = 0.99  # maximum φ, so that the inflation is finite
+_ROUNDING = 1e-12  # residuals up to this, relative to the largest share, are rounding
 
 
 class TrendStatus(IntFlag):
@@ -586,6 +596,7 @@ def _autocorrelations(centred: Array) -> Array:
 
 
 def _corrected(phi: float, n: int, bias: float) -> float:
+    """Return an autocorrelation of n values, corrected for its bias of about ``−(4 φ + bias)/n``."""
     if n < 5:
         return 0.0
     return float(np.clip((n * phi + bias) / (n - 4), 0.0, _LARGEST))

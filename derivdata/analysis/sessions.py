@@ -172,16 +172,16 @@ def by_session(
     bounds, kinds = _bounds(sessions)
     if (mark is None and funding is None and oi is None) or (index is not None and mark is None):
         raise ValueError("mark, funding or oi is missing: pass at least one; index needs mark")
-    spent = {"bounds": bounds, "kinds": kinds}
+    spans = {"bounds": bounds, "kinds": kinds}
     results = []
     if funding is not None:
-        results.append(_funding(funding, spent))
+        results.append(_funding(funding, spans))
     if mark is not None:
-        results.extend(_prices(mark, index, spent))
+        results.extend(_prices(mark, index, spans))
     if oi is not None:
         amounts = require_quantity(oi, "time")
         units = {"mean_oi": str(unit_of(amounts, "oi")), "oi_hours": "h"}
-        results.append(_over_sessions(_mean, amounts, units=units, spent=spent, name="oi"))
+        results.append(_over_sessions(_mean, amounts, units=units, spans=spans, name="oi"))
     result = _joined(results).assign_coords(session=list(SESSIONS))
     # Hours of each session in the calendar, including sessions without values.
     total = [float(np.diff(hours_at(bounds, bounds[0]))[kinds == at].sum()) for at in range(len(SESSIONS))]
@@ -330,6 +330,7 @@ def _joined(results: list[xr.Dataset]) -> xr.Dataset:
 
 
 def _require_labels(results: list[Any]) -> None:
+    """Raise unless panels have the same labels along each dim."""
     try:
         xr.align(*results, join="exact", copy=False)
     except ValueError:
@@ -340,14 +341,19 @@ def _over_sessions(
     kernel: Any,
     *panels: xr.DataArray,
     units: dict[str, Any],
-    spent: dict[str, Any],
+    spans: dict[str, Any],
     name: str,
     **options: Any,
 ) -> xr.Dataset:
-    """Apply a kernel to panels with the hours that each session has spent up to each boundary."""
+    """Apply a kernel to panels by session; the other dims and the `units` of its results remain.
+
+    The kernel gets the hours `since` of the rows, the `edges` of the spans in these hours, and `clocks`
+    (session, edge), the hours of each session up to each edge. The hours of a session between two times are
+    the difference of its clock, which is linear between edges.
+    """
     since = hours(panels[0], name=name)
     stamps = panels[0]["time"].to_numpy()
-    bounds = spent["bounds"]
+    bounds = spans["bounds"]
     if stamps[0] < bounds[0] or stamps[-1] > bounds[-1]:
         raise ValueError(
             f"{name} covers {stamps[0]} to {stamps[-1]}, but sessions covers {bounds[0]} to {bounds[-1]}: "
@@ -356,7 +362,7 @@ def _over_sessions(
     edges = hours_at(bounds, stamps[0])
     clocks = np.zeros((len(SESSIONS), edges.size))
     for session in range(len(SESSIONS)):
-        clocks[session, 1:] = np.cumsum(np.where(spent["kinds"] == session, np.diff(edges), 0.0))
+        clocks[session, 1:] = np.cumsum(np.where(spans["kinds"] == session, np.diff(edges), 0.0))
     into = {"session": len(SESSIONS)}
     return figures_of(
         kernel, *panels, units=units, into=into, since=since, edges=edges, clocks=clocks, **options
@@ -381,26 +387,28 @@ def _mean(values: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tu
 
 
 def _ratio(total: Floats, hours_known: Floats) -> Floats:
+    """Return a total per hour with a value; NaN without such hours."""
     positive = hours_known > 0.0
     return np.where(positive, total / np.where(positive, hours_known, 1.0), np.nan)
 
 
 def _premium(premium: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
+    """Return mean premium, mean absolute premium and hours of each session."""
     mean, total = _mean(premium, since=since, edges=edges, clocks=clocks)
     size, _ = _mean(np.abs(premium), since=since, edges=edges, clocks=clocks)
     return mean, size, total
 
 
-def _prices(mark: Panel, index: Panel | None, spent: dict[str, Any]) -> list[xr.Dataset]:
+def _prices(mark: Panel, index: Panel | None, spans: dict[str, Any]) -> list[xr.Dataset]:
     """Return volatility, and with an index also the premium, by session."""
     marks = require(mark, "time", units="USD", name="mark")
     units = {"volatility": "1/√year", "crossing": "1", "volatility_hours": "h"}
-    results = [_over_sessions(_volatility, marks, units=units, spent=spent, name="mark")]
+    results = [_over_sessions(_volatility, marks, units=units, spans=spans, name="mark")]
     if index is not None:
         levels = broadcast_companion(marks, require(index, "time", name="index"), units="USD", name="index")
         premium = 1e4 * (marks / levels.where(levels > 0.0) - 1.0)
         units = {"premium_bps": "bps", "premium_size_bps": "bps", "premium_hours": "h"}
-        results.append(_over_sessions(_premium, premium, units=units, spent=spent, name="mark"))
+        results.append(_over_sessions(_premium, premium, units=units, spans=spans, name="mark"))
     return results
 
 
@@ -431,17 +439,18 @@ def _volatility(marks: Floats, *, since: Floats, edges: Floats, clocks: Floats) 
     return np.sqrt(variance * _HOURS_PER_YEAR), count, total
 
 
-def _funding(funding: Panel, spent: dict[str, Any]) -> xr.Dataset:
+def _funding(funding: Panel, spans: dict[str, Any]) -> xr.Dataset:
     """Return the funding by session, of samples or settlements."""
     rates = require_rate(funding, "time", name="funding")
     units = {"funding_bps": "bps", "funding_bps_8h": "bps/8h", "funding_hours": "h"}
     if kind_of(rates) == "settled":
         rates, interval = due_settlements(rates)
-        return _over_sessions(_accrued, rates, interval, units=units, spent=spent, name="funding")
-    return _over_sessions(_sampled, rates, units=units, spent=spent, name="funding")
+        return _over_sessions(_accrued, rates, interval, units=units, spans=spans, name="funding")
+    return _over_sessions(_sampled, rates, units=units, spans=spans, name="funding")
 
 
 def _sampled(rates: Floats, *, since: Floats, edges: Floats, clocks: Floats) -> tuple[Floats, ...]:
+    """Return accrual [bps], mean rate [bps/8h] and hours of sampled rates in each session."""
     mean, total = _mean(rates, since=since, edges=edges, clocks=clocks)
     return mean * total / 8.0, mean, total
 

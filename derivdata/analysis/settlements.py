@@ -170,6 +170,7 @@ def newest_due(panel: xr.DataArray) -> xr.DataArray:
 
 
 def _newest(values: Floats, *, starts: Indices) -> Floats:
+    """Return the last value of each group of rows that begins at `starts`; NaN for a group without one."""
     ends = np.append(starts[1:], values.shape[-1]) - 1
     last = last_valid(~np.isnan(values))[..., ends]
     newest = np.take_along_axis(values, np.maximum(last, 0), axis=-1)
@@ -238,6 +239,7 @@ def _without_overlap(
     names: list[str],
     strict: bool,
 ) -> Floats:
+    """Return rates without overlapping payments, or raise if `strict`; see `without_overlap`."""
     paid = np.where(np.isfinite(rates) & (interval > 0.0), interval, 0.0)
     wrong, before = _overlapping(paid, since)
     if wrong.any() and strict:

@@ -46,8 +46,8 @@ _SAME_MINUTE = {0.2: 0.1, 0.5: 0.02}
 """Relative changes within a minute, each with the share of rows from which it is implausible."""
 _SAME_HOUR = 3.0
 """Factor by which at most half of a snapshot's values may change within an hour."""
-_SHARE_OF_HOUR = 0.5
-_MIN_ROWS_OF_HOUR = 3
+_SHARE_OF_HOUR = 0.5  # maximum share of rows that may change or disappear within an hour
+_MIN_ROWS_OF_HOUR = 3  # minimum rows that changed
 _QUICK = ("liquidation", "rate", "bps", "premium", "basis", "spread", "imbalance", "change")
 """Words in names of columns whose values may multiply within a minute."""
 _JUMPING = ("liquidations_", "orderbook_")

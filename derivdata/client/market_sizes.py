@@ -37,10 +37,10 @@ _MIN_OF_ALL_USD = {"total_oi_usd": 2e8, "total_volume_usd": 2e6}
 """Open interest and hourly volume [USD] of all contracts of one of `LARGE_VENUES`, likewise."""
 _MIN_TOTAL_OI_USD = 2e8
 """Open interest of BTC or ETH on all venues, which was above 1e9 since 2021."""
-_MAX_OF_LEVEL_USD = 2e9
-_CUMULATED_LEVELS = 12
-_MIN_ONE_SIDED = 20
-_MIN_SYMBOLS = 50
+_MAX_OF_LEVEL_USD = 2e9  # larger levels are probably sizes in USD
+_CUMULATED_LEVELS = 12  # minimum levels of each side
+_MIN_ONE_SIDED = 20  # minimum options of a chain with one side
+_MIN_SYMBOLS = 50  # minimum symbols of a list
 _MIN_LARGEST = {
     "price_24h_change_pct": 1.0, "oi_24h_change_pct": 1.0, "volume_24h_change_pct": 1.0,
     "funding_current_bps_8h": 0.05,
@@ -52,27 +52,27 @@ _MIN_OI_CHANGE_PCT = 0.2
 _MAX_SINCE_POINT = 8.0
 """Maximum factor between the open interest of a venue and the newest point of its week, at most a day old,
 unless its daily change states a launch or a closure."""
-_CLEAR_MOVE_PCT = 1.0
+_CLEAR_MOVE_PCT = 1.0  # minimum move whose sign is compared
 _SAME_MOVE = 0.25
 """Maximum difference of two moves of open interest that count as equal, as a fraction of the change."""
-_OPPOSITE_SHARE = 0.9
+_OPPOSITE_SHARE = 0.9  # minimum share of venues with the opposite sign
 _MAX_CHANGES_PCT = ("price_24h_change_pct", "oi_24h_change_pct")
-_MAX_OI_CHANGE_PCT = 40.0
-_MAX_TOP_FUNDING_BPS = 100.0
-_CROWDED = 0.05
+_MAX_OI_CHANGE_PCT = 40.0  # maximum median of changes
+_MAX_TOP_FUNDING_BPS = 100.0  # maximum median of the highest rates [bps/8h]
+_CROWDED = 0.05  # quantile of changes that shows their distance from 0
 _MAX_OF_VOLUME = 0.5
 """Maximum ratio of liquidations to the volume of a venue. On large venues it was at most a quarter."""
-_MIN_VOLUME_USD = 1e7
-_MIN_VENUES = 10
-_MIN_ORDERS = 50
-_MIN_ORDER_USD = 10.0
-_MIN_INDEX_PCT = 5.0
-_STEPS_OF_STOCK = 5.0
-_MIN_STEPS = 24
+_MIN_VOLUME_USD = 1e7  # volumes up to this are not compared
+_MIN_VENUES = 10  # minimum venues
+_MIN_ORDERS = 50  # minimum liquidations
+_MIN_ORDER_USD = 10.0  # minimum mean liquidation
+_MIN_INDEX_PCT = 5.0  # minimum median of a volatility index
+_STEPS_OF_STOCK = 5.0  # minimum ratio of the changes of swapped columns
+_MIN_STEPS = 24  # minimum rows
 _MAX_OF_DEPTH = 10.0
 """Maximum ratio of the sides of a large book over a day. Large single orders give ratios of 4 for hours."""
-_MIN_ZEROS = 3
-_MIN_SHARE_OF_ZEROS = 0.05
+_MIN_ZEROS = 3  # minimum zeros, or runs of zeros
+_MIN_SHARE_OF_ZEROS = 0.05  # minimum share of zeros
 _ROLLING_US = 22 * HOUR_US
 _MIN_ALIKE = 0.2
 _MAX_LIQUIDATED_USD = 2e10
@@ -150,6 +150,7 @@ def _prices(e: CheckedResponse) -> Iterator[str]:
 
 
 def _high_prices(name: str, symbols: Array, values: Array) -> Iterator[str]:
+    """Find prices above the largest one of a symbol."""
     for symbol, most in LARGEST_PRICES.items():
         is_above = (symbols == symbol) & (values > most)
         if is_above.any():
@@ -288,8 +289,8 @@ def _depths(e: CheckedResponse) -> Iterator[str]:
     order = np.lexsort((e.time_us, e.series("time")))
     series = e.series("time")[order]
     for word, larger, smaller in (("bids", bids[order], asks[order]), ("asks", asks[order], bids[order])):
-        is_far = np.append(larger > _MAX_OF_DEPTH * smaller, False)
-        starts = np.flatnonzero(np.append(True, (is_far[1:-1] != is_far[:-2]) | (np.diff(series) != 0)))
+        is_far = larger > _MAX_OF_DEPTH * smaller
+        starts = np.flatnonzero(np.append(True, (is_far[1:] != is_far[:-1]) | (np.diff(series) != 0)))
         lengths = np.diff(np.append(starts, series.size))
         long = np.flatnonzero(is_far[starts] & (lengths >= _MIN_STEPS))
         if long.size:

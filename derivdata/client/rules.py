@@ -80,7 +80,7 @@ class Rule(NamedTuple):
 def check(response: CheckedResponse, rules: Collection[str] | None = None) -> list[str]:
     """Check a response against all rules, or only `rules`; return its notices and raise on errors.
 
-    The rules that gave a notice or changed rows are added to ``answer.effective``. Only they can do so when
+    The rules that gave a notice or changed rows are added to ``response.effective``. Only they can do so when
     the same response is read again.
     """
     notices: list[str] = []
@@ -382,6 +382,7 @@ def _other_window(e: CheckedResponse) -> Iterator[str]:
 
 
 def _iso(micros: int) -> str:
+    """Return a time [µs] as ISO text."""
     return times.iso(pd.Timestamp(int(micros), unit="us", tz="UTC"))
 
 

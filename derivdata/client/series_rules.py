@@ -53,15 +53,15 @@ _RELATED = ("price_usd", "price", "volume_usd", "total_volume_usd", "buy_usd", "
 """Columns whose values move together on all venues from row to row."""
 _NAMES = (_RATE, *_LEVELS, *_SUMS, "long_short_ratio", "index_pct")
 _ALWAYS_MOVING = ("bid_depth_usd", "ask_depth_usd", "volume_24h_usd")
-_MIN_OF_SIZE = 12
-_OTHER_SIZE = 100.0
-_MIN_AGAIN = 5
-_MIN_FILLS = 20
-_SHARE_OF_FILLS = 0.5
-_REVERSE = 0.2
-_RANKED = 20.0
-_SHARE_AGAIN = 0.3
-_MIN_SMOOTH = 48
+_MIN_OF_SIZE = 12  # minimum rows of each part of a window
+_OTHER_SIZE = 100.0  # minimum ratio of both parts
+_MIN_AGAIN = 5  # minimum repeated orders, or prices of one fill
+_MIN_FILLS = 20  # minimum orders with one fill price
+_SHARE_OF_FILLS = 0.5  # minimum share of these orders
+_REVERSE = 0.2  # maximum ratio of the gaps of reversed candles to those of candles
+_RANKED = 20.0  # minimum ratio of a symbol to the one ranked before it
+_SHARE_AGAIN = 0.3  # minimum share of repeated orders
+_MIN_SMOOTH = 48  # minimum changes
 _SMOOTH = 0.12
 """Median change of the logarithm from row to row; sums of an hour or of four change by 0.3 and more."""
 
@@ -77,6 +77,7 @@ class SeriesRows:
     market: Array
     """Number of each row's market: the series without the venue."""
     times: Array
+    """Microseconds since 1970."""
     values: Array
 
     @cached_property
@@ -186,7 +187,9 @@ def _candles(e: CheckedResponse) -> Iterator[str]:
     alone = np.zeros(e.size, dtype=np.int64)
     for name in ("open", "high", "low", "close", "volume"):
         values = e.numbers(name) if name in e.columns else None
-        for first_row, second_row in repeated_blocks(alone, values[order]) if values is not None else ():
+        if values is None:
+            continue
+        for first_row, second_row in repeated_blocks(alone, values[order]):
             yield (
                 f"{name} has the values of {shown_time(e.time_us[order[first_row]])} and the rows after it "
                 f"again on {shown_time(e.time_us[order[second_row]])}: a page may be repeated"
@@ -205,7 +208,8 @@ def _reverse_candles(e: CheckedResponse, close: Array, order: Array) -> Iterator
     """Find candles with swapped open and close, which continue the next candle, not the previous one."""
     opens = e.numbers("open") if "open" in e.columns else None
     if opens is not None and e.size >= 2 * _MIN_OF_SIZE:
-        opened, closed = opens[order], close[order]
+        opened = opens[order]
+        closed = close[order]
         usual = float(np.median(np.abs(opened[1:] - closed[:-1])))
         reverse = float(np.median(np.abs(closed[1:] - opened[:-1])))
         if reverse < _REVERSE * usual:
@@ -252,7 +256,8 @@ def _unranked_symbols(e: CheckedResponse, rows: SeriesRows) -> Iterator[str]:
 
 def _totals(e: CheckedResponse) -> Iterator[str]:
     """Find liquidations with almost all sums in one part of the window above those in the other."""
-    longs, shorts = e.numbers("long_usd"), e.numbers("short_usd")
+    longs = e.numbers("long_usd")
+    shorts = e.numbers("short_usd")
     if longs is None or shorts is None or e.time_us is None:
         return
     stamps, place = np.unique(e.time_us, return_inverse=True)
@@ -261,10 +266,12 @@ def _totals(e: CheckedResponse) -> Iterator[str]:
     if half < _MIN_OF_SIZE:
         return
     with np.errstate(divide="ignore"):
-        before, after = np.log(totals[:half]), np.log(totals[half:])
+        before = np.log(totals[:half])
+        after = np.log(totals[half:])
     change = float(np.median(after) - np.median(before))
-    low, high = (after, before) if change > 0.0 else (before, after)
-    if abs(change) > np.log(_OTHER_SIZE) and np.quantile(low, 0.1) > np.quantile(high, 0.9):
+    higher = after if change > 0.0 else before
+    lower = before if change > 0.0 else after
+    if abs(change) > np.log(_OTHER_SIZE) and np.quantile(higher, 0.1) > np.quantile(lower, 0.9):
         yield (
             f"liquidations of all venues are {np.exp(change):.3g} times as large from about "
             f"{shown_time(stamps[half])} on ({stamps.size - half} rows): probably another unit"
@@ -400,17 +407,17 @@ _COLUMNS = (_RATE, *_PRICES_AND_INTEREST, *_VOLUMES, "bid_depth_usd", "ask_depth
 _LARGE_RATE_BPS = 45.0
 """Median rate over four days [bps/8h] that BTC and ETH never reached. It was 40 at Ethereum's merge."""
 _LARGE_RATE_US = 4 * DAY_US
-_MIN_RATES = 12
-_ZERO_SHARE = 0.2
+_MIN_RATES = 12  # minimum rows
+_ZERO_SHARE = 0.2  # minimum share of zeros
 _MIN_ZEROS = 12
-_MIN_SERIES = 3
-_MIN_OF_PAIR = 48
-_AT_ONCE = 0.4
-_SHIFTED = 0.8
-_EQUAL_SHARE = 0.95
-_FAR_WICK = 5.0
+_MIN_SERIES = 3  # minimum series that repeat a row at once
+_MIN_OF_PAIR = 48  # minimum rows of a contract
+_AT_ONCE = 0.4  # maximum correlation in the same row, if one column is shifted
+_SHIFTED = 0.8  # minimum correlation one row apart
+_EQUAL_SHARE = 0.95  # minimum share of equal rows
+_FAR_WICK = 5.0  # minimum ratio of a low or high to open and close
 _MIN_WICKS = 3
-_WICK_SHARE = 0.02
+_WICK_SHARE = 0.02  # minimum share of such candles
 
 
 def unlikely_values(e: CheckedResponse) -> Iterator[str]:
@@ -527,16 +534,20 @@ def _marks_and_index(e: CheckedResponse) -> Iterator[str]:
     starts = np.flatnonzero(np.append(True, marks.series[1:] != marks.series[:-1]))
     ends = np.append(starts[1:], marks.series.size)
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        own, other = marks.values[first:end], index.values[first:end]
-        if own.size < _MIN_OF_PAIR or not ((own > 0.0) & (other > 0.0)).all():
+        mark = marks.values[first:end]
+        level = index.values[first:end]
+        if mark.size < _MIN_OF_PAIR or not ((mark > 0.0) & (level > 0.0)).all():
             continue
         where = described(e, marks.order[first])
-        if np.mean(own == other) >= _EQUAL_SHARE:
+        if np.mean(mark == level) >= _EQUAL_SHARE:
             yield f"price_usd and index_price_usd of {where} are equal: one of them may be copied"
             return
-        moves, others = np.diff(np.log(own)), np.diff(np.log(other))
-        at_once = _correlation(moves, others)
-        shifted = max(_correlation(moves[1:], others[:-1]), _correlation(moves[:-1], others[1:]))
+        moves = np.diff(np.log(mark))
+        index_moves = np.diff(np.log(level))
+        at_once = _correlation(moves, index_moves)
+        late = _correlation(moves[1:], index_moves[:-1])
+        early = _correlation(moves[:-1], index_moves[1:])
+        shifted = max(late, early)
         if at_once < _AT_ONCE and shifted > _SHIFTED:
             yield (
                 f"price_usd and index_price_usd of {where} have a correlation of {at_once:.2f} in the "
@@ -546,6 +557,7 @@ def _marks_and_index(e: CheckedResponse) -> Iterator[str]:
 
 
 def _correlation(first: Array, second: Array) -> float:
+    """Return the correlation of two arrays; 0 if one is constant."""
     if np.ptp(first) == 0.0 or np.ptp(second) == 0.0:
         return 0.0
     return float(np.corrcoef(first, second)[0, 1])
@@ -564,7 +576,8 @@ def _unlikely_candles(e: CheckedResponse) -> Iterator[str]:
             return
         columns.append(values[order])
     opened, high, low, closed = columns
-    lower, upper = np.fmin(opened, closed), np.fmax(opened, closed)
+    lower = np.fmin(opened, closed)
+    upper = np.fmax(opened, closed)
     for name, is_far in (("low", low * _FAR_WICK < lower), ("high", high > _FAR_WICK * upper)):
         if is_far.sum() >= max(_MIN_WICKS, _WICK_SHARE * is_far.size):
             yield (

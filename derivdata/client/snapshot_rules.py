@@ -28,15 +28,15 @@ from derivdata.tables.venue_facts import fact_value
 
 _FEW_VENUES = 3
 _SNAPSHOT_RATES = ("rate_bps_8h", "funding_current_bps_8h")
-_MIN_OF_VENUE = 30
-_MIN_OF_SHIFT = 50
-_SHIFTED = 0.35
+_MIN_OF_VENUE = 30  # minimum rates of a venue
+_MIN_OF_SHIFT = 50  # minimum symbols
+_SHIFTED = 0.35  # minimum rank correlation of shifted rows
 _NOT_SHIFTED = 0.4
 """Maximum ratio of the correlation of unshifted rows to that of shifted rows."""
 _PRICED = ("options_snapshot", "options_trades")
 _YEAR_US = 365 * 24 * HOUR_US
 _MIN_US = 12 * HOUR_US
-_MIN_OPTIONS = 8
+_MIN_OPTIONS = 8  # minimum options near the money
 _LONGEST_ON_INDEX = 90 / 365
 """Longest time to expiry [years] if one price represents all expiries: forwards differ from an index by the
 basis, which at 20 % a year and 50 % of volatility moves a volatility by a quarter after half a year."""
@@ -45,8 +45,8 @@ _NEAR_MONEY = 1.0
 _NEAREST = 12
 """Number of nearest options per expiry that are always compared, even if a wrong volatility makes them appear
 far."""
-_DELTA_APART = 0.12
-_OTHER_GREEK = 3.0
+_DELTA_APART = 0.12  # maximum median difference of deltas
+_OTHER_GREEK = 3.0  # ratio to Black 1976 from which a greek is in another unit
 _WRONG_GREEKS = 0.1
 """Maximum share of options whose greek deviates from Black 1976. For vega it is 0 in 8 chains of Deribit from
 January 2026."""
@@ -82,20 +82,20 @@ _OWN_KINDS = (
 )  # fmt: skip
 _MAY_BE_ONE = ("price", "strike", "premium", "rate", "volatility", "fees")
 """Kinds whose values may be equal for many symbols or venues, because cheap coins have few digits."""
-_MIN_EQUAL = 8
-_EQUAL_SHARE = 0.95
-_MIN_DISTINCT = 5
-_MIN_OF_SNAPSHOT = 8
-_MIN_WITHOUT_ANY = 20
-_MIN_LIMITED = 20
-_MIN_SHARED = 6
-_LIMITED_SHARE = 0.2
-_MIN_ROUNDED = 20
-_MIN_ROUNDED_USD = 1e4
+_MIN_EQUAL = 8  # minimum rows of which two columns are compared
+_EQUAL_SHARE = 0.95  # minimum share of equal rows
+_MIN_DISTINCT = 5  # minimum distinct values
+_MIN_OF_SNAPSHOT = 8  # minimum symbols or venues of a snapshot
+_MIN_WITHOUT_ANY = 20  # minimum rows of a column of zeros
+_MIN_LIMITED = 20  # minimum rows in which a limit is searched
+_MIN_SHARED = 6  # minimum rows at a limit
+_LIMITED_SHARE = 0.2  # minimum share of these rows
+_MIN_ROUNDED = 20  # minimum amounts with one digit
+_MIN_ROUNDED_USD = 1e4  # smaller amounts may have one digit
 _MAX_AT_MONEY = 50
 _COUNTS = ("unique_users", "unique_traders", "trades", "trade_count", "fill_count")
-_MAX_OF_FEES = 0.1
-_MIN_FAR = 3
+_MAX_OF_FEES = 0.1  # maximum ratio of fees to volume
+_MIN_FAR = 3  # minimum rows
 _OTHER_SUM = 3.0
 """Maximum ratio of a summary to the sum of its rows, whose first and last bucket may exceed the window."""
 _SUMMARIES = {
@@ -107,13 +107,13 @@ _SUMMARIES = {
 }
 """Figures of a summary, and the names of the same figures in rows."""
 _MIN_VENUES = 10
-_TINY_BPS = 0.005
-_MIN_TRADES = 8
-_MIN_EXPIRIES = 5
+_TINY_BPS = 0.005  # maximum rate of a symbol in another unit
+_MIN_TRADES = 8  # minimum trades
+_MIN_EXPIRIES = 5  # minimum expiries of a list
 _LISTS_OF_VENUES = ("markets_exchanges", "oi_exchanges", "funding_snapshot")
-_MIN_LISTED = 20
+_MIN_LISTED = 20  # minimum venues of a list
 _WEEK_US = 8 * DAY_US
-_WRONG_TRADES = 0.2
+_WRONG_TRADES = 0.2  # minimum share of wrong trades
 
 
 def unlikely_columns(e: CheckedResponse) -> Iterator[str]:
@@ -385,13 +385,16 @@ def _shifted_symbols(e: CheckedResponse, name: str, rates: Array, codes: Array) 
         listed = np.flatnonzero(np.isfinite(own) & np.isfinite(middle))
         if listed.size < _MIN_OF_SHIFT:
             continue
-        values, others = own[listed], middle[listed]
-        shifts = [rank_correlation(values[:-1], others[1:]), rank_correlation(values[1:], others[:-1])]
-        if max(shifts) > _SHIFTED and rank_correlation(values, others) < _NOT_SHIFTED * max(shifts):
+        values = own[listed]
+        others = middle[listed]
+        up = rank_correlation(values[:-1], others[1:])
+        down = rank_correlation(values[1:], others[:-1])
+        shifted = max(up, down)
+        if shifted > _SHIFTED and rank_correlation(values, others) < _NOT_SHIFTED * shifted:
             first = np.flatnonzero(codes == code)[0]
             yield (
                 f"{name} of {e.columns['exchange'][first]} has the rates of the next symbols in the "
-                f"list, compared with the other venues (correlation {max(shifts):.2f}): rows may be "
+                f"list, compared with the other venues (correlation {shifted:.2f}): rows may be "
                 "shifted"
             )
             return
@@ -459,26 +462,26 @@ def unlike_black(e: CheckedResponse) -> Iterator[str]:
         is_near &= (years * _YEAR_US > _MIN_US) & (iv > 0.0)
         if np.unique(forward).size == 1 and np.unique(expiry).size > 1:
             is_near &= years <= _LONGEST_ON_INDEX
-        upper = -moneyness / deviation + 0.5 * deviation
+        d1 = -moneyness / deviation + 0.5 * deviation  # d2 is d1 − deviation
     is_call = np.asarray(e.columns["side"] == "call")
     # 2. Compare deltas: N(d1) for calls, on some venues minus the value in coins (premium-adjusted).
     sign = np.where(is_call, 1.0, -1.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = sign * (forward * _normal(sign * upper) - strike * _normal(sign * (upper - deviation)))
+        value = sign * (forward * _normal(sign * d1) - strike * _normal(sign * (d1 - deviation)))
     delta = e.numbers("delta") if "delta" in e.columns else None
     if delta is not None:
-        apart = delta - sign * _normal(sign * upper)
+        apart = delta - sign * _normal(sign * d1)
         apart = np.minimum(np.abs(apart), np.abs(apart + value / forward))
         yield from _wrong_expiries(expiry, is_near, apart, _DELTA_APART, "delta", "the volatility")
     # 3. Compare other greeks, of venues with known units.
     if {*e.words.get("exchange", ())} <= _BLACK_VENUES:
-        yield from _other_greeks(e, is_near, forward, upper, years)
+        yield from _other_greeks(e, is_near, forward, d1, years)
     # 4. Compare marks: the error of the value divided by vega is the error of the volatility.
     mark = marks_usd(e, forward)
     if mark is None:
         return
     with np.errstate(invalid="ignore", divide="ignore"):
-        vega = forward * np.exp(-0.5 * upper**2) / math.sqrt(2.0 * math.pi) * np.sqrt(years)
+        vega = forward * np.exp(-0.5 * d1**2) / math.sqrt(2.0 * math.pi) * np.sqrt(years)
         error = (mark - value) / vega / iv
     if e.table.name == "options_trades":
         is_near &= years <= _LONGEST_ON_INDEX  # the underlying of a trade may be the index
@@ -499,10 +502,10 @@ def _wrong_trades(error: Array) -> Iterator[str]:
 
 
 def _other_greeks(
-    e: CheckedResponse, is_near: Array, forward: Array, upper: Array, years: Array
+    e: CheckedResponse, is_near: Array, forward: Array, d1: Array, years: Array
 ) -> Iterator[str]:
     """Find greeks in another unit than USD per USD², per volatility point and per day."""
-    density = np.exp(-0.5 * upper**2) / math.sqrt(2.0 * math.pi)
+    density = np.exp(-0.5 * d1**2) / math.sqrt(2.0 * math.pi)
     with np.errstate(invalid="ignore", divide="ignore"):
         vega = forward * density * np.sqrt(years) / 100.0
         gamma = density / (forward * np.sqrt(years) * e.columns["iv"])

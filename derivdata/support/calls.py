@@ -186,6 +186,7 @@ def _labels(coord: Any) -> Any:
 
 
 def _label(item: Any) -> Any:
+    """Return a label as JSON; times, NaN and other objects as text."""
     if isinstance(item, np.datetime64 | np.timedelta64):
         return str(item)
     if isinstance(item, np.generic):
@@ -204,11 +205,13 @@ def _is_lazy(value: Any) -> bool:
 
 
 def _function(value: Any) -> dict[str, Any]:
+    """Describe a function by its name and the hash of its source."""
     name = f"{value.__module__}:{value.__qualname__}"
     return {"function": name, "source": source_of(value)}
 
 
 def _instance(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe an object by its class, its fields and the hash of the class."""
     kind = type(value)
     return {
         "type": f"{kind.__module__}:{kind.__qualname__}",
@@ -236,6 +239,7 @@ def _state(value: Any) -> dict[str, Any]:
 
 
 def _partial(value: functools.partial[Any]) -> dict[str, Any]:
+    """Describe a function with some arguments set."""
     keywords = {name: described(item) for name, item in sorted(value.keywords.items())}
     return {
         "partial": described(value.func),
@@ -245,6 +249,7 @@ def _partial(value: functools.partial[Any]) -> dict[str, Any]:
 
 
 def _items(value: Any) -> Any:
+    """Describe a list, a tuple or a named tuple."""
     listed = list(map(described, value))
     if hasattr(value, "_fields"):  # a named tuple
         return _instance(value, dict(zip(value._fields, listed, strict=True)))
@@ -254,11 +259,13 @@ def _items(value: Any) -> Any:
 
 
 def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+    """Describe a mapping, whose keys may be any objects, in the order of the keys."""
     pairs = [[described(key), described(item)] for key, item in value.items()]
     return {"mapping": sorted(pairs, key=lambda pair: json.dumps(pair[0], sort_keys=True))}
 
 
 def _numbers(value: Any) -> dict[str, Any]:
+    """Describe a number or an array of numpy; long arrays and text by their hash."""
     if isinstance(value, np.generic):
         return {"numpy": str(value.dtype), "value": described(value.item())}
     if value.size <= 64 and value.dtype.kind in "iufb":

@@ -109,6 +109,7 @@ def _by_arrow(dtype: Any) -> bool:
 
 
 def _plain_column(column: pd.Series, name: str) -> pd.Series:
+    """Return a column in plain types, or the column itself if it is plain."""
     dtype = column.dtype
     if isinstance(dtype, pd.ArrowDtype):
         return _plain_column(of_arrow(column, dtype.pyarrow_dtype), name)
@@ -194,6 +195,7 @@ def _times(column: pd.Series) -> pd.Series:
 
 
 def _in_range(convert: Any, name: str) -> Any:
+    """Return the result of a conversion of times; raise if a time is outside the range."""
     try:
         return convert()
     except (ValueError, OverflowError):

@@ -279,11 +279,13 @@ def _without_time_value(chain: PreparedChain) -> Any:
     options = chain.rows
     prices = chain.prices
     price = prices.mark.fillna(prices.mid)
-    (forward, discount), strike = row_terms(chain), options["strike"]
-    unit = forward.where(prices.inverse, 1.0) / discount
-    call = options["side"] == "call"
-    low = (forward - strike).where(call, strike - forward).clip(lower=0.0) / unit
-    high = forward.where(call, strike) / unit
+    forward, discount = row_terms(chain)
+    strike = options["strike"]
+    is_call = options["side"] == "call"
+    # The bounds are undiscounted USD; prices are discounted, and in coin also divided by the forward.
+    undiscounted = forward.where(prices.inverse, 1.0) / discount
+    low = (forward - strike).where(is_call, strike - forward).clip(lower=0.0) / undiscounted
+    high = forward.where(is_call, strike) / undiscounted
     return (price <= low) | (price >= high)
 
 

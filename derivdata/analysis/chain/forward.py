@@ -162,26 +162,30 @@ def _series(value: Any, argument: str) -> pd.Series:
 
 
 def _spot(evidence: Evidence) -> pd.DataFrame:
+    """Return the caller's spot, otherwise the underlying price, as forward."""
     spot = joined(evidence.table, evidence.spot, "spot")
     return _undiscounted(spot.fillna(evidence.table["underlying_price"]))
 
 
 def _undiscounted(forward: pd.Series) -> pd.DataFrame:
+    """Return forwards with a discount factor of 1."""
     return pd.DataFrame({"forward": forward, "discount": 1.0})
 
 
 def _underlying(evidence: Evidence) -> pd.DataFrame:
-    """Return the median underlying if it differs more between expiries than within them."""
+    """Return the median underlying price as forward if the venue publishes one by expiry, otherwise NaN.
+
+    It does if prices differ more between the expiries of a chain than within them.
+    """
     names = [*keys_of(evidence.table), "contract"]
     prices = evidence.options["underlying_price"].groupby(evidence.place)
     frame = evidence.table.assign(within=prices.max() - prices.min())
     groups = frame.groupby(names, observed=True, dropna=False)
-    center = groups["underlying_price"]
-    apart = center.transform("max") - center.transform("min")
-    noise = 2.0 * groups["within"].transform("median")
-    is_by_expiry = (apart > noise) & (
-        center.transform("std", ddof=0) > _SAME_UNDERLYING * center.transform("mean")
-    )
+    medians = groups["underlying_price"]
+    between = medians.transform("max") - medians.transform("min")
+    spread = medians.transform("std", ddof=0)
+    is_by_expiry = between > 2.0 * groups["within"].transform("median")
+    is_by_expiry &= spread > _SAME_UNDERLYING * medians.transform("mean")
     return _undiscounted(frame["underlying_price"].where(is_by_expiry))
 
 

@@ -120,18 +120,23 @@ def quoted_expiries(chain: PreparedChain) -> Iterator[QuotedExpiry]:
 
 def verticals(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:
     """Find the cheapest option with at least the same payoff everywhere, for every option with a bid."""
-    for side, step in (("call", 1), ("put", -1)):
-        bid = quotes.price[side, "bid"][::step]
-        ask = quotes.price[side, "ask"][::step]
-        count = bid.size
-        for place in range(1, count):
-            before = ask[:place]
-            if np.isnan(bid[place]) or np.isnan(before).all():
+    for side in ("call", "put"):
+        # Calls with a lower strike pay at least as much, and puts with a higher one: reverse the strikes of
+        # puts, so that the better options come first.
+        order = np.arange(quotes.strike.size)
+        if side == "put":
+            order = order[::-1]
+        bid = quotes.price[side, "bid"][order]
+        ask = quotes.price[side, "ask"][order]
+        for place in range(1, bid.size):
+            better = ask[:place]
+            if np.isnan(bid[place]) or np.isnan(better).all():
                 continue
-            best = int(np.nanargmin(before))
-            if bid[place] > before[best]:
-                ends = [place, best] if step == 1 else [count - 1 - place, count - 1 - best]
-                yield "vertical", [Trade(-1.0, quotes, side, ends[0]), Trade(1.0, quotes, side, ends[1])]
+            best = int(np.nanargmin(better))
+            if bid[place] > better[best]:
+                sold = Trade(-1.0, quotes, side, int(order[place]))
+                bought = Trade(1.0, quotes, side, int(order[best]))
+                yield "vertical", [sold, bought]
 
 
 def butterflies(quotes: QuotedExpiry) -> Iterator[tuple[str, list[Trade]]]:

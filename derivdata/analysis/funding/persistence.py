@@ -471,6 +471,7 @@ def _fit_squares(series: Floats) -> _Fit:
 
 
 def _status(phi: float) -> FundingStatus:
+    """Return the status of a slope per step that has no half-life, 0 for others."""
     if phi <= 0.0:
         return FundingStatus.ANTI_PERSISTENT
     return FundingStatus.UNIT_ROOT if phi >= 1.0 else FundingStatus(0)
