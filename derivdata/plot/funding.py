@@ -41,8 +41,7 @@ STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 _RATE = "funding rate [bps per 8 h]"
 _MAX_ROWS = 12
 """Maximum number of venues in a heat map, which fit on a phone."""
-_POINTS = {"matplotlib": 30, "plotly": 120}
-"""Maximum number of points of a line. In a lane, short spikes would leave no height for the other rates."""
+_POINTS = 120
 _COLUMNS = 400
 USUAL_BPS = 1.0
 """The fixed part of most venues' rate: 0.01 % per 8 hours."""
@@ -91,7 +90,7 @@ def funding_history(
         Number of venues drawn from each end of the ranking.
     step
         Length of time over which rates are averaged. None selects the shortest step that is not shorter than
-        the interval of any venue and gives at most 30 points, or 120 with plotly.
+        the interval of any venue and gives at most 120 points.
     limits
         Lowest and highest rate of a lane [bps/8h], to compare two figures; None uses those of the data.
     source, ax, figsize, engine
@@ -112,7 +111,7 @@ def funding_history(
         `limits`.
     """
     rates, symbol = style.one_symbol(style.panel_of(data, "rate_bps_8h"), symbol)
-    cells, hours = _averaged(rates, step, _POINTS[engine])
+    cells, hours = _averaged(rates, step, _POINTS)
     means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
     if highlight < 1:
         raise ValueError(f"highlight must be at least 1 venue, got {highlight}")

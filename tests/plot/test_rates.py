@@ -26,10 +26,9 @@ def lanes(ax: Any) -> list[Any]:
 
 def test_missing_rates_are_gaps_and_steps_are_means() -> None:
     """240 hours in steps of two: a mean of two samples; beta's hole of 12 hours is six steps."""
-    [beta] = lanes(plot.funding_history(made.funding(), venues=["beta"], step="2h"))
+    [beta] = lanes(plot.funding_history(made.funding(), venues=["beta"]))
     assert np.flatnonzero(np.isnan(beta.get_ydata())).tolist() == list(range(50, 56)), "a hole is a gap"
     assert len(lanes(plot.funding_history(made.funding(), step="1D"))[0].get_xdata()) == 10
-    assert len(lanes(plot.funding_history(made.funding()))[0].get_xdata()) == 30, "steps of 8 hours"
 
 
 @pytest.mark.parametrize(("spike", "is_cut"), [(4.0, False), (100.0, True)])
@@ -37,7 +36,7 @@ def test_a_lane_is_cut_only_at_a_rate_that_would_flatten_the_others(spike: float
     """A step with 4 bps makes its lane taller; a step with 100 bps would leave no height for the others."""
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(~table.index.isin([4, 5]), spike)
-    ax = plot.funding_history(table, step="2h")
+    ax = plot.funding_history(table)
     first, second = lanes(ax)[:2]
     assert (np.nanmax(first.get_ydata()) - ax.get_yticks()[0] > 0.9 * spike) != is_cut
     assert any(line.get_marker() == "^" for line in ax.lines) == is_cut
@@ -64,7 +63,7 @@ def test_rate_outside_its_lane_is_an_arrowhead() -> None:
     """One step among 360 is far above the others: the mean of 2 and 200 bps."""
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 200.0)
-    ax = plot.funding_history(table, step="2h")
+    ax = plot.funding_history(table)
     words = [text.get_text().replace("\n", " ") for text in ax.texts]
     key = "orange: longs pay, purple: shorts pay; means over 2 h; ▲▼: cut"
     assert key in words
