@@ -174,6 +174,27 @@ def test_poll_interrupted_at_thread_start_is_started_again(
     assert collector.once()["funding_history"] > 0
 
 
+def test_refill_interrupted_at_thread_start_is_started_again(
+    make_collector: Callable[..., Collector], clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = make_collector("okx", symbols=["BTC"])
+    start = threading.Thread.start
+
+    def interrupt_refills(thread: threading.Thread) -> None:
+        if thread.name.startswith("derivdata-refill"):
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupt_refills)
+    with pytest.raises(KeyboardInterrupt):
+        collector.once()
+    assert collector.refills._running == set(), "otherwise the next call waits for a thread that never ran"
+    monkeypatch.undo()
+    clock.wait(60)
+    collector.once()
+    assert collector.refills.workers["okx"].ident is not None, "the refill ran"
+
+
 def test_file_is_unchanged_if_writing_is_interrupted_at_any_bytecode(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")

@@ -133,8 +133,8 @@ class Refills:
         title = f"derivdata-refill-{name}"
         worker = threading.Thread(target=self._run, args=(name,), name=title, daemon=True)
         self.workers[name] = worker
-        self._running.add(name)  # before the start: the worker may be done when it returns
         try:
+            self._running.add(name)  # before the start: the worker may be done when it returns
             worker.start()
         except BaseException:  # also an interrupt: without a thread, nothing else would remove the name
             if not worker.is_alive():
@@ -565,8 +565,10 @@ class Collector:
         hung = []
         for name in self._venues.reachable():
             since = self._running.get(name)
-            if since is not None and self._polls.empty() and not self._threads[name].is_alive():
-                since = None  # an interrupt came after the poll was received
+            # A thread puts its poll before it ends, so look at the queue after the thread. Without either, an
+            # interrupt came after the poll was received.
+            if since is not None and not self._threads[name].is_alive() and self._polls.empty():
+                since = None
             if since is None:
                 title = f"derivdata-poll-{name}"
                 thread = threading.Thread(target=self._poll, args=(name,), name=title, daemon=True)
